@@ -1,0 +1,31 @@
+/*
+ * verbs.h - the verb table; one file per verb (cli/<verb>.c)
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "runtime/base/ctx.h"
+
+/* exit codes of cofferdam itself; see cofferdam(1) */
+enum exit_code {
+        EXIT_OK = 0,
+        EXIT_FAILED = 1, /* doctor: a check failed; diff, apply: conflicts; other reports: failure */
+        EXIT_USAGE = 2,
+        EXIT_TIMEOUT = 124,
+        EXIT_SETUP = 125,  /* run: cofferdam failed before or around the command */
+        EXIT_NOEXEC = 126, /* run: found but not executable */
+        EXIT_NOTFOUND = 127,
+};
+
+/** struct verb - one verb; @run gets argv with argv[0] = the verb's name. Return: exit code. */
+struct verb {
+        const char *name;
+        const char *summary; /* one line of help, at most 60 columns */
+        int (*run)(const struct ctx *ctx, int argc, char **argv);
+};
+
+extern const struct verb verbs[];
+extern const size_t n_verbs;
+
+int verb_help(const struct ctx *ctx, int argc, char **argv);

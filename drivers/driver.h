@@ -1,0 +1,122 @@
+/*
+ * driver.h - what every driver can do; the engine (runtime/run/engine.c) knows nothing else of them
+ *
+ * plan() runs in the caller's process and has no side effect on the host. start(), exec(), dispatch() and
+ * stop() run in the supervisor, a process of its own without threads.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+
+#include "fs/guard.h"
+#include "runtime/base/ctx.h"
+#include "runtime/base/error.h"
+#include "runtime/spec/spec.h"
+
+struct driver_plan; /* defined by each driver */
+struct sandbox;     /* defined by each driver */
+
+/** struct exec_request - one command; everything borrowed until exec() returns */
+struct exec_request {
+        uint32_t id; /* chosen by the caller, comes back in the callbacks */
+        const char *const
+                *argv; /* NULL-terminated; argv[0] is looked up in the sandbox's PATH when it has no slash */
+        const char *const *env; /* NULL-terminated, complete; NULL: the plan's */
+        const char *cwd;        /* absolute path inside; NULL: the workspace */
+        bool tty;               /* give the command a terminal of the sandbox's own devpts */
+        struct winsize winsize; /* of the new terminal */
+        int stdio[3]; /* descriptors for 0, 1, 2 when !tty; -1: closed in the command as it was in the caller
+                       */
+};
+
+/** struct exec_result - how a command ended */
+struct exec_result {
+        uint32_t id;
+        int exit_code;  /* 0..255, or 126 and 127 when it could not be executed; 128 + signal when killed */
+        int signal;     /* 0 or the number that killed it */
+        int exec_errno; /* 0, or why execve failed (exit_code is 126 or 127 then) */
+        uint64_t max_rss_bytes;
+};
+
+/** struct sandbox_callbacks - what dispatch() reports; all called from the supervisor's loop */
+struct sandbox_callbacks {
+        void (*exec_started)(void *arg, uint32_t id,
+                             int pty_fd); /* pty_fd: master, owned by the callee; -1 without tty */
+        void (*exec_finished)(void *arg, const struct exec_result *result);
+        void (*notice)(void *arg, const struct guard_notice *notice);
+        void (*lost)(void *arg, const char *failure_code,
+                     const char *reason); /* the sandbox is unusable: stop it */
+};
+
+/** struct start_request - what start() gets besides the plan; borrowed */
+struct start_request {
+        const char *run_id;
+        int upper_fd;    /* directory for the uppers of this run ("0" is region 0's), -1: none */
+        int keep_fds[4]; /* descriptors that helper processes must not hold (control sockets): closed in them
+                          */
+        size_t n_keep_fds;
+        bool trace; /* write a line per set-up step with its microseconds to stderr */
+        const struct sandbox_callbacks *callbacks;
+        void *arg;
+};
+
+enum { SANDBOX_POLL_MAX = 8 };
+
+/** struct driver_ops - the vtable */
+struct driver_ops {
+        const char *name;
+
+        /**
+         * probe() - can it serve here
+         * Return: 0, or -ENOTSUP with cause and remedy in @err (the same text as doctor's row).
+         */
+        int (*probe)(const struct ctx *ctx, const struct spec *spec, struct error *err);
+
+        /**
+         * plan() - resolve @spec against this host: pins, toolchains, seeds, environment
+         * @ret: caller frees with plan_free()
+         * Return: 0, -EINVAL (spec), -EPERM (refused source), -ENOENT..., each with a message.
+         */
+        int (*plan)(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                    struct error *err);
+        struct driver_plan *(*plan_free)(struct driver_plan *plan); /* NULL-safe, returns NULL */
+
+        /** describe() - regions, toolchains, mechanisms, rungs for spec.json and inspect; new reference,
+         * NULL: no memory */
+        json_t *(*describe)(const struct driver_plan *plan);
+
+        /**
+         * start() - build the sandbox and wait until commands can run in it; undoes everything on failure
+         * Forks. Return: 0 or -errno with a message that names step and remedy.
+         */
+        int (*start)(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
+                     struct error *err);
+
+        /** exec() - start a command; the result comes through the callbacks. Return: 0 or -errno. */
+        int (*exec)(struct sandbox *sandbox, const struct exec_request *req, struct error *err);
+
+        /** signal() - send @sig to command @id: to its process group when @group. Return: 0, -ESRCH, -errno.
+         */
+        int (*signal)(struct sandbox *sandbox, uint32_t id, int sig, bool group);
+
+        /** poll() - fill @fds (room for SANDBOX_POLL_MAX) with what the loop waits for. Return: count. */
+        size_t (*poll)(struct sandbox *sandbox, struct pollfd *fds);
+        /** dispatch() - handle what poll(2) reported in the same @fds; calls the callbacks */
+        void (*dispatch)(struct sandbox *sandbox, const struct pollfd *fds, size_t n);
+
+        /** stop() - end everything of the sandbox and wait until it is gone; NULL-safe, idempotent, frees.
+         * Return: NULL. */
+        struct sandbox *(*stop)(struct sandbox *sandbox);
+};
+
+/** driver_find() - the driver called @name, "auto" picks the first that can serve; NULL when there is none of
+ * that name */
+const struct driver_ops *driver_find(const char *name);
+
+/** driver_names() - all names, for messages. @ret_n: how many. Static. */
+const char *const *driver_names(size_t *ret_n);

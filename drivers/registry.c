@@ -1,0 +1,20 @@
+#include <string.h>
+
+#include "drivers/driver.h"
+#include "runtime/base/cleanup.h"
+
+/* in order of preference */
+static const struct driver_ops *const drivers[] = { NULL };
+static const char *const names[] = { "auto" };
+
+const struct driver_ops *driver_find(const char *name) {
+        for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
+                if (drivers[i] && (strcmp(name, "auto") == 0 || strcmp(name, drivers[i]->name) == 0))
+                        return drivers[i];
+        return NULL;
+}
+
+const char *const *driver_names(size_t *ret_n) {
+        *ret_n = ARRAY_SIZE(names);
+        return names;
+}

@@ -1,0 +1,62 @@
+/*
+ * guard.h - the FUSE server of a run (fsd): regions, each a pinned host directory under rules
+ *
+ * The server runs on the host side as the caller, without capabilities. Its mount lives in the sandbox's
+ * mount namespace only; the root directory of the mount holds one directory per region, named by its index
+ * ("0", "1").
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "fs/rules.h"
+#include "runtime/base/error.h"
+
+enum region_kind { REGION_DIRECT, REGION_RO, REGION_KIND_COUNT };
+
+/** struct region - one served subtree; descriptors are borrowed and must stay open while the server runs */
+struct region {
+        const char *name; /* for messages: the target path */
+        int root_fd;      /* O_PATH descriptor of the pinned directory or regular file */
+        bool is_file;     /* root_fd is a regular file: the region "N" is that file */
+        enum region_kind kind;
+        struct rules *rules; /* NULL: everything allowed */
+        int upper_fd;        /* directory that takes held files; -1: none (a hold is then EROFS) */
+};
+
+/** struct guard_config - all the server knows */
+struct guard_config {
+        const struct region *regions;
+        size_t n_regions;
+        uid_t host_uid, inside_uid; /* the caller, as the host and as the sandbox's user namespace see it */
+        gid_t host_gid, inside_gid;
+        uint32_t timeout_ms; /* entry, attribute and negative timeouts: cache shared 1000 */
+        bool exclusive;      /* nobody else writes the lower: long timeouts */
+        int notice_fd;       /* SOCK_SEQPACKET for struct guard_notice; -1: none */
+};
+
+enum guard_notice_type { NOTICE_HELD, NOTICE_DENIED, NOTICE_TYPE_COUNT };
+enum { NOTICE_PATH_MAX = 1024, NOTICE_TEXT_MAX = 256 };
+
+/** struct guard_notice - one fact for the supervisor; the first of each (path, type), and counts are kept by
+ * the server */
+struct guard_notice {
+        uint32_t type;                /* enum guard_notice_type */
+        uint32_t region;              /* index */
+        char op[16];                  /* "create", "write", "rename", ... */
+        char rule[NOTICE_TEXT_MAX];   /* pattern text of the rule that decided */
+        char detail[NOTICE_TEXT_MAX]; /* what judge_content() said; "" when it was not asked */
+        char path[NOTICE_PATH_MAX];   /* relative to the region, cut at the end; bytes from inside */
+};
+
+/**
+ * guard_serve() - answer the kernel until the file system is unmounted
+ * @fuse_fd: /dev/fuse descriptor of a mounted file system, consumed
+ * Starts threads; the calling process must not fork any more. Blocks.
+ * Return: 0 (unmounted), -errno.
+ */
+int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err)
+        __attribute__((warn_unused_result));

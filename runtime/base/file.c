@@ -1,0 +1,111 @@
+#include "runtime/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/cleanup.h"
+
+int file_read(int fd, size_t max, struct buf *out) {
+        size_t got = 0;
+
+        for (;;) {
+                char chunk[16384];
+                const ssize_t n = read(fd, chunk, sizeof(chunk));
+                int r;
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                if (n == 0)
+                        return got == 0 ? buf_add(out, "", 0) : 0;
+                got += (size_t) n;
+                if (got > max)
+                        return -EFBIG;
+                r = buf_add(out, chunk, (size_t) n);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int file_read_at(int dir_fd, const char *path, size_t max, struct buf *out) {
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        if (!S_ISREG(st.st_mode))
+                return -EINVAL;
+        return file_read(fd, max, out);
+}
+
+int write_all(int fd, const void *data, size_t len) {
+        const char *p = data;
+
+        while (len > 0) {
+                const ssize_t n = write(fd, p, len);
+
+                if (n < 0 && errno == EINTR)
+                        continue;
+                if (n < 0)
+                        return -errno;
+                p += n;
+                len -= (size_t) n;
+        }
+        return 0;
+}
+
+static int fill_and_rename(int dir_fd, const char *tmp, const char *name, int fd, const void *data,
+                           size_t len, bool durable) {
+        int r;
+
+        r = write_all(fd, data, len);
+        if (r < 0)
+                return r;
+        if (durable && fsync(fd) < 0)
+                return -errno;
+        if (renameat(dir_fd, tmp, dir_fd, name) < 0)
+                return -errno;
+        if (durable && fsync(dir_fd) < 0)
+                return -errno;
+        return 0;
+}
+
+int file_replace_at(int dir_fd, const char *name, const void *data, size_t len, mode_t mode, bool durable) {
+        char tmp[64];
+        uint64_t salt = 0;
+        AUTO_FD int fd = -1;
+        int r;
+
+        if (getrandom(&salt, sizeof(salt), 0) < 0)
+                return -errno;
+        (void) snprintf(tmp, sizeof(tmp), ".tmp-%016llx", (unsigned long long) salt);
+        fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0)
+                return -errno;
+        r = fchmod(fd, mode) < 0 ? -errno : fill_and_rename(dir_fd, tmp, name, fd, data, len, durable);
+        if (r < 0)
+                (void) unlinkat(dir_fd, tmp, 0); /* gone already when only the last fsync failed */
+        return r;
+}
+
+int file_put(int dir_fd, const char *path, const char *text) {
+        const size_t len = strlen(text);
+        AUTO_FD int fd = -1;
+        ssize_t n;
+
+        fd = openat(dir_fd, path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        if (fd < 0)
+                return -errno;
+        n = write(fd, text, len);
+        if (n < 0)
+                return -errno;
+        return (size_t) n == len ? 0 : -EIO;
+}

@@ -1,0 +1,147 @@
+/*
+ * spec.h - the run specification: what a sandbox shall be, independent of who builds it
+ *
+ * Filled from YAML, JSON and flags through one const key table (keys.h); see cofferdam.yaml(5).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "runtime/base/error.h"
+
+/* who said a value; higher wins over lower, see docs/adr and cofferdam.yaml(5) "Precedence" */
+enum spec_tier {
+        TIER_BUILTIN,
+        TIER_REPOSITORY,
+        TIER_CONFIG,
+        TIER_ENVIRONMENT,
+        TIER_WORKFLOW,
+        TIER_FLAG,
+        TIER_COUNT
+};
+
+enum spec_mode { MODE_NONE, MODE_AUTO, MODE_INLINE, MODE_COUNT };
+enum workspace_mode { WORKSPACE_DIRECT, WORKSPACE_STAGED, WORKSPACE_COW, WORKSPACE_RO, WORKSPACE_MODE_COUNT };
+enum cache_mode { CACHE_SHARED, CACHE_EXCLUSIVE, CACHE_MODE_COUNT };
+enum host_state { HOST_STATE_AUTO, HOST_STATE_NONE, HOST_STATE_COUNT };
+enum network_mode { NETWORK_NONE, NETWORK_ALLOWLIST, NETWORK_DENYLIST, NETWORK_OPEN, NETWORK_MODE_COUNT };
+enum isolation { ISOLATION_STRICT, ISOLATION_DEGRADE, ISOLATION_COUNT };
+enum mount_type { MOUNT_BIND, MOUNT_TMPFS, MOUNT_OVERLAY, MOUNT_CACHE, MOUNT_TYPE_COUNT };
+enum guard_do { GUARD_ALLOW, GUARD_HOLD, GUARD_PROTECT, GUARD_HIDE, GUARD_DO_COUNT };
+
+/** struct spec_rule - one guard rule, in the order given (last match wins) */
+struct spec_rule {
+        char *path; /* gitignore-like glob, owned */
+        enum guard_do action;
+        enum spec_tier tier;
+};
+
+/** struct spec_seed - a host file copied into the home */
+struct spec_seed {
+        char *from;    /* host path; "~/" already expanded, absolute; owned */
+        char *to;      /* absolute path inside the home, or NULL: the same place below the home; owned */
+        uint32_t mode; /* permission bits, default 0600 */
+        enum spec_tier tier;
+};
+
+/** struct spec_mount - a further mount */
+struct spec_mount {
+        enum mount_type type;
+        char *source; /* absolute host path, NULL for tmpfs; owned */
+        char *target; /* absolute, normalized; owned */
+        bool readonly;
+        uint64_t size; /* bytes, tmpfs only, 0 = default */
+        enum spec_tier tier;
+};
+
+/** struct spec_env - one variable for the command; @value NULL: taken from the caller's environment at plan
+ * time */
+struct spec_env {
+        char *name;
+        char *value;
+        enum spec_tier tier;
+};
+
+/** struct spec - a resolved specification; all pointers owned, NULL = not given */
+struct spec {
+        uint64_t version; /* 1 */
+        enum spec_mode mode;
+        char *driver;
+        char *name;
+        char *user; /* "UID[:GID]" or a name */
+        enum isolation isolation;
+        bool keep;
+        struct {
+                char *source; /* absolute host path; NULL: the current directory */
+                char *target; /* absolute; NULL: the same path */
+                enum workspace_mode mode;
+                enum cache_mode cache;
+        } workspace;
+        struct {
+                struct spec_rule *rules;
+                size_t n_rules;
+                bool defaults; /* the built-in list comes first */
+        } guard;
+        struct {
+                uint64_t size; /* bytes */
+                struct spec_seed *seeds;
+                size_t n_seeds;
+                bool toolchains;
+        } home;
+        enum host_state host_state;
+        struct {
+                uint64_t size; /* bytes */
+        } tmp;
+        struct spec_mount *mounts;
+        size_t n_mounts;
+        struct spec_env *env;
+        size_t n_env;
+        struct {
+                enum network_mode mode;
+        } network;
+        char **allow_sensitive; /* refused bind sources that the operator allows by exact path */
+        size_t n_allow_sensitive;
+        enum spec_tier *tier_of; /* per key of spec_keys[]: who said it; owned, spec_key_count() entries */
+};
+
+/**
+ * struct spec_env_view - what the reader may know of the caller (getenv happens in cli only)
+ * @home: absolute home directory of the operator, for "~/"; borrowed
+ * @cwd:  absolute current directory, for relative host paths; NULL when it was deleted; borrowed
+ */
+struct spec_env_view {
+        const char *home;
+        const char *cwd;
+};
+
+/** spec_new() - the built-in defaults. @ret: caller frees with spec_free(). Return: 0, -ENOMEM. */
+int spec_new(struct spec **ret, struct error *err) __attribute__((warn_unused_result));
+
+/** spec_free() - accepts NULL. Return: NULL. */
+struct spec *spec_free(struct spec *spec);
+
+/**
+ * spec_merge_file() - read a YAML or JSON file over @spec
+ * @tier: TIER_CONFIG, TIER_WORKFLOW or TIER_FLAG (a --spec of the operator); a key that the tier may not set
+ * is an error that names key, file and line
+ * @spec: changed on success only
+ * Scalars replace, lists append (rules, seeds, mounts), env merges by name.
+ * Return: 0, -EINVAL (syntax, unknown or duplicate key, bad value, wrong type), -EPERM (tier), -EFBIG (above
+ * 1 MiB), -errno of the open.
+ */
+int spec_merge_file(struct spec *spec, const char *path, enum spec_tier tier,
+                    const struct spec_env_view *view, struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * spec_validate() - the checks across keys that need no host: legal combinations, targets, names
+ * Return: 0, -EINVAL, or -ENOTSUP for what no driver of this build can do (the message names the key).
+ */
+int spec_validate(const struct spec *spec, struct error *err) __attribute__((warn_unused_result));
+
+#define AUTO_SPEC __attribute__((cleanup(auto_spec)))
+static inline void auto_spec(struct spec **p) {
+        *p = spec_free(*p);
+}
