@@ -1,9 +1,10 @@
-#include <limits.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/ctx.h"
 #include "cli/verbs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -49,9 +50,11 @@ static int unknown_verb(const char *word) {
         return EXIT_USAGE;
 }
 
-int main(int argc, char **argv) {
-        struct ctx ctx = { .uid = geteuid(), .gid = getegid() };
+/* The verb of argv[1], run with the caller's context. */
+static int dispatch(int argc, char **argv) {
         const struct verb *verb;
+        struct cli_ctx c;
+        int code;
 
         if (argc < 2) {
                 log_error("no verb: see 'cofferdam help'");
@@ -60,5 +63,21 @@ int main(int argc, char **argv) {
         verb = verb_find(argv[1]);
         if (!verb)
                 return unknown_verb(argv[1]);
-        return verb->run(&ctx, argc - 1, argv + 1);
+        if (cli_ctx_init(&c) < 0)
+                return EXIT_SETUP; /* not even /dev/null can be opened, so there is nobody to tell */
+        code = verb->run(&c.ctx, argc - 1, argv + 1);
+        cli_ctx_deinit(&c);
+        return code;
+}
+
+/* A report that did not reach its reader is a failure, also when only the last flush says so. */
+static int flushed(int code) {
+        if (fflush(stdout) == 0 && !ferror(stdout))
+                return code;
+        log_error("write to standard output: %s", strerror(errno));
+        return code == EXIT_OK ? EXIT_FAILED : code;
+}
+
+int main(int argc, char **argv) {
+        return flushed(dispatch(argc, argv));
 }

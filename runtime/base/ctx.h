@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /** struct ctx - the caller and his surroundings; strings borrowed from main() and alive until exit */
@@ -17,6 +18,7 @@ struct ctx {
                                   /var/lib/cofferdam; NULL: no home */
         const char *config_dir; /* $XDG_CONFIG_HOME/cofferdam, ~/.config/cofferdam; NULL: no home */
         const char *const *environ;
+        bool stdio_closed[3]; /* the caller had this standard descriptor closed; it is on /dev/null now */
 };
 
 /** ctx_getenv() - the value of @name in the caller's environment, borrowed; NULL when it is not set */

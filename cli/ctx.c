@@ -1,0 +1,87 @@
+/* Everything the program learns from its environment is read here, once. */
+#include "cli/ctx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/path.h"
+
+/* An environment variable that holds an absolute path, else NULL (XDG base directory specification: ignore
+ * others). */
+static const char *absolute_env(const char *name) {
+        const char *v = getenv(name);
+
+        return v && *v == '/' ? v : NULL;
+}
+
+static char *join(const char *dir, const char *rest) {
+        char *path = NULL;
+
+        return dir && path_join(dir, rest, &path) == 0 ? path : NULL;
+}
+
+static const char *user_name_of(struct cli_ctx *c) {
+        const char *user = getenv("USER");
+
+        if (c->user.name)
+                return c->user.name;
+        if (user && *user)
+                return user;
+        (void) snprintf(c->uid_text, sizeof(c->uid_text), "%u", (unsigned int) c->ctx.uid);
+        return c->uid_text;
+}
+
+static void set_dirs(struct cli_ctx *c) {
+        const char *state = absolute_env("XDG_STATE_HOME"), *config = absolute_env("XDG_CONFIG_HOME");
+
+        if (state)
+                c->state_dir = join(state, "cofferdam");
+        else if (c->ctx.uid == 0)
+                c->state_dir = strdup("/var/lib/cofferdam");
+        else
+                c->state_dir = join(c->ctx.home, ".local/state/cofferdam");
+        c->config_dir = config ? join(config, "cofferdam") : join(c->ctx.home, ".config/cofferdam");
+        c->ctx.state_dir = c->state_dir;
+        c->ctx.config_dir = c->config_dir;
+}
+
+/*
+ * Notes which of 0, 1, 2 the caller had closed and occupies them, so that no file of ours becomes somebody's
+ * standard output.
+ */
+static int guard_stdio(struct ctx *ctx) {
+        for (int fd = 0; fd < 3; fd++) {
+                if (fcntl(fd, F_GETFD) >= 0)
+                        continue;
+                ctx->stdio_closed[fd] = true;
+                if (open("/dev/null", O_RDWR) != fd)
+                        return -EBADF;
+        }
+        return 0;
+}
+
+int cli_ctx_init(struct cli_ctx *c) {
+        const char *home = absolute_env("HOME");
+
+        *c = (struct cli_ctx){ .ctx = { .uid = geteuid(), .gid = getegid() } };
+        if (user_by_uid("/etc/passwd", c->ctx.uid, &c->user) < 0)
+                c->user = (struct user){ 0 };
+        c->ctx.user_name = user_name_of(c);
+        c->ctx.home = home ? home : c->user.home;
+        c->ctx.shell = c->user.shell && *c->user.shell ? c->user.shell : "/bin/sh";
+        c->ctx.cwd = getcwd(c->cwd, sizeof(c->cwd)) && c->cwd[0] == '/' ? c->cwd : NULL;
+        c->ctx.environ = (const char *const *) environ;
+        set_dirs(c);
+        return guard_stdio(&c->ctx);
+}
+
+void cli_ctx_deinit(struct cli_ctx *c) {
+        user_deinit(&c->user);
+        free(c->state_dir);
+        free(c->config_dir);
+}
