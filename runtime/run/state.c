@@ -1,5 +1,337 @@
 #include "runtime/run/state.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/base/escape.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/path.h"
+#include "runtime/base/process.h"
+#include "runtime/base/sys.h"
+
+enum { STATE_MAX_BYTES = 1 << 20, RUNS_MAX = 100000, ID_PREFIX_MIN = 4, TREE_DEPTH_MAX = 512 };
+
+/* Opens the directory @name below @dir_fd, made 0700 when missing; it must be the caller's own. */
+static int own_dir(int dir_fd, const char *name, const struct ctx *ctx, struct error *err) {
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
+                return error_set(err, -errno, "state directory: make '%s': %s", ESC(name), strerror(errno));
+        fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_set(err, -errno, "state directory: open '%s': %s", ESC(name), strerror(errno));
+        if (st.st_uid != ctx->uid || (st.st_mode & 022) != 0)
+                return error_set(err, -EPERM,
+                                 "state directory: '%s' must belong to uid %u and be writable by nobody else",
+                                 ESC(name), (unsigned int) ctx->uid);
+        return TAKE_FD(fd);
+}
+
+/* Makes the parents of the state directory; they may be anybody's (a home's .local), the directory itself
+ * not. */
+static int parents(const char *path, int *ret_fd, struct error *err) {
+        AUTO_FD int fd = -1;
+
+        fd = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return error_set(err, -errno, "state directory: open '/': %s", strerror(errno));
+        for (const char *p = path + 1; strchr(p, '/'); p += strcspn(p, "/") + 1) {
+                char name[NAME_MAX + 1];
+                const size_t n = strcspn(p, "/");
+                int next;
+
+                if (n > NAME_MAX)
+                        return error_set(err, -ENAMETOOLONG, "state directory: a name in '%s' is too long",
+                                         ESC(path));
+                memcpy(name, p, n);
+                name[n] = '\0';
+                if (mkdirat(fd, name, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+                        return error_set(err, -errno, "state directory: make '%s': %s", ESC(path),
+                                         strerror(errno));
+                next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                if (next < 0)
+                        next = openat(fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC); /* searchable is enough */
+                if (next < 0)
+                        return error_set(err, -errno,
+                                         "state directory '%s': %s; set XDG_STATE_HOME to a writable place",
+                                         ESC(path), strerror(errno));
+                (void) fd_close(fd);
+                fd = next;
+        }
+        *ret_fd = TAKE_FD(fd);
+        return 0;
+}
+
+static int open_runs(const struct ctx *ctx, struct error *err) {
+        AUTO_FREE char *path = NULL;
+        AUTO_FD int parent = -1, state = -1;
+        int r;
+
+        if (!ctx->state_dir)
+                return error_set(err, -ENOENT,
+                                 "no home directory for the state of runs: set HOME or XDG_STATE_HOME");
+        r = path_normalize(NULL, ctx->state_dir, &path);
+        if (r < 0)
+                return error_set(err, r, "state directory '%s' is not an absolute path", ESC(ctx->state_dir));
+        r = parents(path, &parent, err);
+        if (r < 0)
+                return r;
+        state = own_dir(parent, path_basename(path), ctx, err);
+        if (state < 0)
+                return state;
+        return own_dir(state, "runs", ctx, err);
+}
+
+/* Opens the parts of the run @dir->id in @dir->runs_fd. */
+static int open_parts(struct run_dir *dir) {
+        dir->fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
+        if (dir->fd < 0)
+                return dir->fd;
+        dir->upper_fd = open_beneath(dir->fd, "upper", O_RDONLY | O_DIRECTORY, 0);
+        return dir->upper_fd < 0 ? dir->upper_fd : 0;
+}
+
+static int make_parts(struct run_dir *dir) {
+        AUTO_FD int fd = -1;
+
+        if (mkdirat(dir->runs_fd, dir->id, 0700) < 0)
+                return -errno;
+        fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0)
+                return fd;
+        return mkdirat(fd, "upper", 0700) < 0 ? -errno : open_parts(dir);
+}
+
+int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err) {
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        uint64_t salt;
+        int r;
+
+        r = open_runs(ctx, err);
+        if (r < 0)
+                return r;
+        dir.runs_fd = r;
+        do {
+                if (getrandom(&salt, sizeof(salt), 0) < 0)
+                        return error_set(err, -errno, "getrandom: %s", strerror(errno));
+                (void) snprintf(dir.id, sizeof(dir.id), "%012" PRIx64, salt & 0xffffffffffffU);
+                r = make_parts(&dir);
+        } while (r == -EEXIST && dir.fd < 0);
+        if (r < 0)
+                return error_set(err, r, "make run directory in '%s': %s", ESC(ctx->state_dir), strerror(-r));
+        *ret = dir;
+        dir = (struct run_dir) RUN_DIR_INIT;
+        return 0;
+}
+
+void run_dir_deinit(struct run_dir *dir) {
+        dir->upper_fd = fd_close(dir->upper_fd);
+        dir->fd = fd_close(dir->fd);
+        dir->runs_fd = fd_close(dir->runs_fd);
+}
+
+static bool is_id(const char *s) {
+        return strlen(s) == RUN_ID_LEN && strspn(s, "0123456789abcdef") == RUN_ID_LEN;
+}
+
+/* What a scan of runs/ is looking for and what it found so far. */
+struct scan {
+        const char *want; /* NULL: the latest */
+        char found[RUN_ID_LEN + 1];
+        unsigned int matches;
+        struct timespec newest;
+};
+
+/* Whether state.json of the run @id carries the name @name. */
+static bool has_name(int runs_fd, const char *id, const char *name) {
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        AUTO_JSON json_t *state = NULL;
+        const char *got;
+
+        dir.fd = open_beneath(runs_fd, id, O_RDONLY | O_DIRECTORY, 0);
+        if (dir.fd < 0 || run_state_load(&dir, &state, NULL) < 0)
+                return false;
+        got = json_string_value(json_object_get(state, "name"));
+        return got && strcmp(got, name) == 0;
+}
+
+static void scan_entry(struct scan *scan, int runs_fd, const char *id) {
+        struct stat st;
+
+        if (fstatat(runs_fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+                return;
+        if (!scan->want) {
+                if (scan->matches &&
+                    (st.st_ctim.tv_sec < scan->newest.tv_sec || (st.st_ctim.tv_sec == scan->newest.tv_sec &&
+                                                                 st.st_ctim.tv_nsec <= scan->newest.tv_nsec)))
+                        return;
+                scan->newest = st.st_ctim;
+                scan->matches = 0;
+        } else if (!(strlen(scan->want) >= ID_PREFIX_MIN &&
+                     strncmp(id, scan->want, strlen(scan->want)) == 0) &&
+                   !has_name(runs_fd, id, scan->want)) {
+                return;
+        }
+        memcpy(scan->found, id, RUN_ID_LEN + 1);
+        scan->matches++;
+}
+
+static int scan_runs(int runs_fd, struct scan *scan) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        AUTO_FD int fd = -1;
+
+        fd = openat(runs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        d = fdopendir(fd);
+        if (!d)
+                return -errno;
+        fd = -1; /* owned by d */
+        for (int i = 0; i < RUNS_MAX && (e = readdir(d)); i++)
+                if (is_id(e->d_name))
+                        scan_entry(scan, runs_fd, e->d_name);
+        return 0;
+}
+
+int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, struct error *err) {
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        struct scan scan = { .want = id };
+        int r;
+
+        r = open_runs(ctx, err);
+        if (r < 0)
+                return r;
+        dir.runs_fd = r;
+        r = scan_runs(dir.runs_fd, &scan);
+        if (r < 0)
+                return error_set(err, r, "read runs in '%s': %s", ESC(ctx->state_dir), strerror(-r));
+        if (scan.matches == 0)
+                return id ? error_set(err, -ENOENT, "no run '%s' in '%s'", ESC(id), ESC(ctx->state_dir))
+                          : error_set(err, -ENOENT, "no runs in '%s'", ESC(ctx->state_dir));
+        if (scan.matches > 1)
+                return error_set(err, -EEXIST, "'%s' stands for %u runs: give more digits of the id", ESC(id),
+                                 scan.matches);
+        memcpy(dir.id, scan.found, sizeof(dir.id));
+        r = open_parts(&dir);
+        if (r < 0)
+                return error_set(err, r, "open run '%s': %s", dir.id, strerror(-r));
+        *ret = dir;
+        dir = (struct run_dir) RUN_DIR_INIT;
+        return 0;
+}
+
+/* Opens the directory @name for reading and makes it writable: the work may have taken both rights away. */
+static int open_for_removal(int dir_fd, const char *name) {
+        char self[32];
+        AUTO_FD int fd = -1;
+
+        fd = open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
+        if (fd < 0)
+                return fd;
+        (void) snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+        if (chmod(self, 0700) < 0)
+                return -errno;
+        return open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
+}
+
+/* Removes what @fd (a directory, consumed) holds. The tree was made by the work: nothing is followed. */
+static int remove_below(int fd, unsigned int depth) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+
+        d = fdopendir(fd);
+        if (!d) {
+                (void) fd_close(fd);
+                return -errno;
+        }
+        while ((e = readdir(d))) {
+                int sub, r;
+
+                if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+                        continue;
+                if (unlinkat(dirfd(d), e->d_name, 0) == 0)
+                        continue;
+                if (errno != EISDIR && errno != EPERM)
+                        return -errno;
+                if (depth >= TREE_DEPTH_MAX)
+                        return -ELOOP;
+                sub = open_for_removal(dirfd(d), e->d_name);
+                if (sub < 0)
+                        return sub;
+                r = remove_below(sub, depth + 1);
+                if (r < 0)
+                        return r;
+                if (unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+int run_dir_remove(struct run_dir *dir) {
+        int fd, r;
+
+        fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0)
+                return fd;
+        r = remove_below(fd, 0);
+        if (r < 0)
+                return r;
+        return unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
+int run_state_load(const struct run_dir *dir, json_t **ret, struct error *err) {
+        AUTO_BUF struct buf text = { 0 };
+        json_error_t where;
+        json_t *state;
+        int r;
+
+        r = file_read_at(dir->fd, "state.json", STATE_MAX_BYTES, &text);
+        if (r < 0)
+                return error_set(err, r, "read state of run '%s': %s", dir->id, strerror(-r));
+        state = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES, &where);
+        if (!json_is_object(state)) {
+                json_decref(state);
+                return error_set(err, -EINVAL, "state of run '%s' is damaged: line %d: %s", dir->id,
+                                 where.line, where.text);
+        }
+        *ret = state;
+        return 0;
+}
+
+int run_state_store(const struct run_dir *dir, const json_t *state, bool durable, struct error *err) {
+        AUTO_FREE char *text = NULL;
+        int r;
+
+        text = json_dumps(state, JSON_INDENT(1));
+        if (!text)
+                return error_set(err, -ENOMEM, "out of memory");
+        r = file_replace_at(dir->fd, "state.json", text, strlen(text), 0600, durable);
+        if (r < 0)
+                return error_set(err, r, "write state of run '%s': %s", dir->id, strerror(-r));
+        return 0;
+}
+
+bool run_is_alive(const json_t *state) {
+        const json_t *supervisor = json_object_get(state, "supervisor");
+        const json_int_t pid = json_integer_value(json_object_get(supervisor, "pid"));
+        const json_int_t start = json_integer_value(json_object_get(supervisor, "start_time"));
+        uint64_t now;
+
+        if (pid <= 0 || pid > INT_MAX || start <= 0)
+                return false;
+        return process_start_time((pid_t) pid, &now) == 0 && now == (uint64_t) start;
+}
+
 const json_t *run_regions(const json_t *state) {
         const json_t *regions = json_object_get(state, "regions");
 

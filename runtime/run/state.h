@@ -36,7 +36,7 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
 
 /** run_dir_remove() - delete the run and all it holds, by descriptor, never following a link. Return: 0 or
  * -errno. */
-int run_dir_remove(struct run_dir *dir) __attribute__((warn_unused_result));
+int run_dir_remove(struct run_dir *dir);
 
 /** run_dir_deinit() - close */
 void run_dir_deinit(struct run_dir *dir);
@@ -47,8 +47,7 @@ int run_state_load(const struct run_dir *dir, json_t **ret, struct error *err)
         __attribute__((warn_unused_result));
 
 /** run_state_store() - replace state.json in one step. @durable: with fsync. Return: 0 or -errno. */
-int run_state_store(const struct run_dir *dir, const json_t *state, bool durable, struct error *err)
-        __attribute__((warn_unused_result));
+int run_state_store(const struct run_dir *dir, const json_t *state, bool durable, struct error *err);
 
 /** run_is_alive() - whether the supervisor named in @state runs (pid and start time match) */
 bool run_is_alive(const json_t *state);

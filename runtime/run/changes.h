@@ -1,0 +1,16 @@
+/*
+ * changes.h - how much of a run waits for review
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "runtime/run/state.h"
+
+/**
+ * run_changes_count() - changes in the uppers of all regions of @state, at most @limit
+ * An upper that cannot be compared (its source is gone) counts as one change: what it holds is never thrown
+ * away. Return: count.
+ */
+uint32_t run_changes_count(const struct run_dir *dir, const json_t *state, uint32_t limit);

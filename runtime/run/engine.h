@@ -1,0 +1,30 @@
+/*
+ * engine.h - one run from specification to exit code
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "drivers/driver.h"
+#include "runtime/run/message.h"
+
+enum run_tty { TTY_AUTO, TTY_ON };
+
+/** struct run_request - what to run; borrowed */
+struct run_request {
+        const struct spec *spec;
+        const json_t *spec_json; /* spec_dump(), for spec.json; borrowed */
+        const char *const *argv; /* the command, NULL-terminated, not empty */
+        enum run_tty tty;        /* TTY_AUTO: a terminal when stdin and stdout are terminals */
+        int stdio[3];            /* the caller's descriptors, -1: closed */
+        int events_fd;           /* sink of --events, -1: none */
+        bool trace;
+};
+
+/**
+ * run_execute() - plan, start, run, stop
+ * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message
+ * Forks the supervisor; blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT.
+ * Every failure is told through @ret, none is lost.
+ */
+void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret);

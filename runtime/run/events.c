@@ -1,0 +1,75 @@
+#include "runtime/run/events.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+
+enum { SINK_WAIT_MS = 1000 };
+
+/* RFC 3339 with nanoseconds, UTC. */
+static void timestamp(char out[48]) {
+        struct timespec now = { 0 };
+        struct tm tm = { 0 };
+        size_t n;
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        (void) gmtime_r(&now.tv_sec, &tm);
+        n = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &tm);
+        (void) snprintf(out + n, 48 - n, ".%09ldZ", now.tv_nsec);
+}
+
+static char *line_of(struct events *events, const char *type, json_t *data) {
+        AUTO_JSON json_t *event = NULL;
+        AUTO_FREE char *text = NULL;
+        AUTO_BUF struct buf line = { 0 };
+        char time[48];
+
+        timestamp(time);
+        event = json_pack("{s:I,s:s,s:s,s:s,s:O}", "seq", (json_int_t) events->seq, "time", time, "run_id",
+                          events->run_id, "type", type, "data", data);
+        text = event ? json_dumps(event, JSON_COMPACT) : NULL;
+        if (!text)
+                return NULL;
+        if (strlen(text) >= EVENT_MAX_BYTES) {
+                AUTO_JSON json_t *cut = json_pack("{s:I}", "truncated", (json_int_t) strlen(text));
+
+                return cut ? line_of(events, type, cut) : NULL;
+        }
+        if (buf_str(&line, text) < 0 || buf_add(&line, "\n", 1) < 0)
+                return NULL;
+        return buf_take(&line);
+}
+
+/* Whether @fd takes data within SINK_WAIT_MS: a reader that sleeps must not hold up the run. */
+static bool writable(int fd) {
+        struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+        return poll(&p, 1, SINK_WAIT_MS) == 1 && (p.revents & POLLOUT) != 0;
+}
+
+static void put(int *fd, const char *line) {
+        if (*fd >= 0 && (!writable(*fd) || write_all(*fd, line, strlen(line)) < 0))
+                *fd = -1; /* owned by the caller; only not used any more */
+}
+
+void events_emit(struct events *events, const char *type, json_t *data) {
+        AUTO_JSON json_t *owned = data ? data : json_object();
+        AUTO_FREE char *line = NULL;
+
+        if (!owned)
+                return;
+        events->seq++;
+        line = line_of(events, type, owned);
+        if (!line) {
+                events->seq--;
+                return;
+        }
+        put(&events->file_fd, line);
+        put(&events->sink_fd, line);
+}

@@ -1,0 +1,27 @@
+/*
+ * events.h - events.jsonl: one JSON object a line, numbered without a gap
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+enum { EVENT_MAX_BYTES = 65536, EVENT_STRING_MAX = 4096 };
+
+/** struct events - the event stream of one run */
+struct events {
+        const char *run_id; /* borrowed */
+        uint64_t seq;       /* of the last event written */
+        int file_fd;        /* events.jsonl, O_APPEND; -1: none */
+        int sink_fd;        /* --events FILE|fd:N; -1: none */
+};
+
+/**
+ * events_emit() - write one event to the file and the sink
+ * @type: a type of docs/man/cofferdam-events.7, e.g. "sandbox_started"
+ * @data: consumed, NULL: {}; strings from inside must come from json_from_bytes()
+ *
+ * Each line is one write(2). An event above 64 KiB is written with its data replaced by {"truncated": bytes}.
+ * A sink that fails, or takes nothing for a second, is dropped: the run does not depend on its readers.
+ */
+void events_emit(struct events *events, const char *type, json_t *data);

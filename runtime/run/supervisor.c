@@ -1,0 +1,270 @@
+/*
+ * DOC: theory of operation
+ *
+ * One supervisor per run, without threads. It starts the sandbox through the driver's vtable, starts the
+ * command in it and then only waits: for the caller's process (its end of file ends the run: a killed caller
+ * leaves nothing), for the sandbox (results, notices, loss). It parses nothing that comes from inside; guard
+ * notices are fixed-size and their strings are escaped before they reach events.jsonl.
+ *
+ * Phases: starting -> running -> stopping -> finished; state.json follows. A sandbox that is lost (the file
+ * server died, init died without a result) ends the run with a failure code. Whatever happens, stop() runs
+ * before the last message, so a caller that has seen RUN_MSG_EXIT finds everything gone and all writes on the
+ * host.
+ */
+#include "runtime/run/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "runtime/base/json.h"
+#include "runtime/base/process.h"
+#include "runtime/run/changes.h"
+#include "runtime/run/message.h"
+
+enum { HELD_COUNT_MAX = 100000, EXIT_AROUND = 125, COMMAND_ID = 1 };
+
+struct supervisor {
+        const struct supervisor_args *args;
+        struct sandbox *sandbox;
+        struct exec_result result;
+        struct run_msg final; /* what the caller is told at the end */
+        uint32_t held, denied;
+        uint64_t started_ns;
+        bool over;
+};
+
+static void fail(struct supervisor *s, const char *failure_code, const char *text) {
+        if (s->final.type == RUN_MSG_ERROR)
+                return; /* the first reason counts */
+        s->final.type = RUN_MSG_ERROR;
+        s->final.code = EXIT_AROUND;
+        (void) snprintf(s->final.failure_code, sizeof(s->final.failure_code), "%s", failure_code);
+        (void) snprintf(s->final.text, sizeof(s->final.text), "%s", text);
+        s->over = true;
+}
+
+static void on_exec_started(void *arg, uint32_t id, int pty_fd) {
+        struct supervisor *s = arg;
+        struct run_msg msg = { .type = RUN_MSG_STARTED };
+
+        (void) id;
+        memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
+        if (run_msg_send(s->args->client_fd, &msg, pty_fd) < 0)
+                s->over = true;
+        (void) fd_close(pty_fd);
+}
+
+static json_t *argv_json(const char *const *argv) {
+        json_t *list = json_array();
+        size_t room = EVENT_STRING_MAX;
+
+        for (size_t i = 0; argv[i] && room > 0; i++) {
+                const size_t len = strlen(argv[i]);
+
+                (void) json_array_append_new(list, json_from_bytes(argv[i], room));
+                room -= len < room ? len : room;
+        }
+        return list;
+}
+
+static void on_exec_finished(void *arg, const struct exec_result *result) {
+        struct supervisor *s = arg;
+
+        s->result = *result;
+        s->over = true;
+        s->final.code = result->exit_code;
+        s->final.signal = result->signal;
+        s->final.exec_errno = result->exec_errno;
+        events_emit(s->args->events, "exec_finished",
+                    json_pack("{s:i,s:i,s:i,s:I,s:I}", "exec_id", COMMAND_ID, "exit_code", result->exit_code,
+                              "signal", result->signal, "duration_ms",
+                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "max_rss_bytes",
+                              (json_int_t) result->max_rss_bytes));
+}
+
+static void on_notice(void *arg, const struct guard_notice *notice) {
+        struct supervisor *s = arg;
+        const bool held = notice->type == NOTICE_HELD;
+
+        s->held += held;
+        s->denied += !held;
+        events_emit(
+                s->args->events, held ? "guard_held" : "guard_denied",
+                json_pack("{s:o,s:o,s:o,s:o,s:i}", "path", json_from_bytes(notice->path, EVENT_STRING_MAX),
+                          "op", json_from_bytes(notice->op, sizeof(notice->op)), "rule",
+                          json_from_bytes(notice->rule, EVENT_STRING_MAX), "detail",
+                          json_from_bytes(notice->detail, EVENT_STRING_MAX), "region", (int) notice->region));
+}
+
+static void on_lost(void *arg, const char *failure_code, const char *reason) {
+        fail(arg, failure_code, reason);
+}
+
+static void on_client(struct supervisor *s) {
+        const struct supervisor_args *args = s->args;
+        struct run_msg msg;
+
+        if (run_msg_recv(args->client_fd, &msg, NULL) < 0 || msg.type == RUN_MSG_KILL) {
+                s->over = true;
+                s->final.code = 128 + SIGKILL;
+                s->final.signal = SIGKILL;
+                return;
+        }
+        if (msg.type == RUN_MSG_SIGNAL)
+                (void) args->driver->signal(s->sandbox, COMMAND_ID, msg.signal, msg.code == 1);
+}
+
+static void loop(struct supervisor *s) {
+        while (!s->over) {
+                struct pollfd fds[1 + SANDBOX_POLL_MAX] = { { .fd = s->args->client_fd, .events = POLLIN } };
+                const size_t n = s->args->driver->poll(s->sandbox, fds + 1);
+
+                if (poll(fds, 1 + n, -1) < 0) {
+                        if (errno != EINTR)
+                                fail(s, "SANDBOX_SETUP_FAILED", "poll failed in the supervisor");
+                        continue;
+                }
+                if (fds[0].revents)
+                        on_client(s);
+                s->args->driver->dispatch(s->sandbox, fds + 1, n);
+        }
+}
+
+/* Moves the caller's standard descriptors out of the way; 0, 1 and 2 become /dev/null (2 stays for a trace).
+ */
+static int detach_stdio(const struct supervisor_args *args, int stdio[3]) {
+        AUTO_FD int null = -1;
+
+        null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0)
+                return -errno;
+        for (int i = 0; i < 3; i++) {
+                stdio[i] = args->command->stdio[i];
+                if (stdio[i] >= 0) {
+                        stdio[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, 3);
+                        if (stdio[i] < 0)
+                                return -errno;
+                }
+                if (!(i == 2 && args->trace) && dup2(null, i) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+static int store(const struct supervisor *s, const char *phase, struct error *err) {
+        const struct supervisor_args *args = s->args;
+        uint64_t start = 0;
+        int r;
+
+        r = process_start_time(getpid(), &start);
+        if (r < 0)
+                return error_set(err, r, "read /proc/self/stat: %s", strerror(-r));
+        if (json_object_set_new(args->state, "phase", json_string(phase)) < 0 ||
+            json_object_set_new(
+                    args->state, "supervisor",
+                    json_pack("{s:i,s:I}", "pid", (int) getpid(), "start_time", (json_int_t) start)) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
+        return run_state_store(args->dir, args->state, false, err);
+}
+
+/* Starts the sandbox and the command in it. */
+static int start(struct supervisor *s, int stdio[3], struct error *err) {
+        static const struct sandbox_callbacks callbacks = {
+                .exec_started = on_exec_started,
+                .exec_finished = on_exec_finished,
+                .notice = on_notice,
+                .lost = on_lost,
+        };
+        const struct supervisor_args *args = s->args;
+        struct exec_request command = *args->command;
+        struct start_request req = {
+                .run_id = args->dir->id,
+                .upper_fd = args->dir->upper_fd,
+                .keep_fds = { args->client_fd, stdio[0], stdio[1], stdio[2] },
+                .n_keep_fds = 4,
+                .trace = args->trace,
+                .callbacks = &callbacks,
+                .arg = s,
+        };
+        const uint64_t t0 = clock_ns();
+        int r;
+
+        r = store(s, "starting", err);
+        if (r < 0)
+                return r;
+        r = args->driver->start(args->plan, &req, &s->sandbox, err);
+        if (r < 0)
+                return r;
+        s->started_ns = clock_ns();
+        events_emit(args->events, "sandbox_started",
+                    json_pack("{s:s,s:I,s:O}", "driver", args->driver->name, "setup_ms",
+                              (json_int_t) ((s->started_ns - t0) / 1000000), "isolation",
+                              json_object_get(args->state, "plan")));
+        command.id = COMMAND_ID;
+        memcpy(command.stdio, stdio, sizeof(command.stdio));
+        r = args->driver->exec(s->sandbox, &command, err);
+        if (r < 0)
+                return r;
+        events_emit(args->events, "exec_started",
+                    json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
+        return store(s, "running", err);
+}
+
+/* The last words: final state, events, and the run directory, which stays only when it holds something. */
+static void finish(struct supervisor *s) {
+        const struct supervisor_args *args = s->args;
+        uint32_t changes = run_changes_count(args->dir, args->state, HELD_COUNT_MAX);
+
+        s->final.held = changes;
+        events_emit(args->events, "sandbox_finished",
+                    json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i}", "exit_code", s->final.code, "signal",
+                              s->final.signal, "failure_code", s->final.failure_code, "duration_ms",
+                              (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
+                              "peak_memory", (json_int_t) s->result.max_rss_bytes, "held", (int) changes,
+                              "denied", (int) s->denied));
+        if (!args->keep && changes == 0) {
+                (void) run_dir_remove(args->dir);
+                return;
+        }
+        (void) json_object_set_new(args->state, "exit_code", json_integer(s->final.code));
+        (void) json_object_set_new(args->state, "failure_code", json_string(s->final.failure_code));
+        (void) json_object_set_new(args->state, "held", json_integer(changes));
+        (void) json_object_set_new(args->state, "phase", json_string("finished"));
+        (void) json_object_del(args->state, "supervisor");
+        (void) run_state_store(args->dir, args->state, true, NULL);
+}
+
+int supervisor_main(const struct supervisor_args *args) {
+        struct supervisor s = { .args = args, .final = { .type = RUN_MSG_EXIT } };
+        struct error err = { 0 };
+        int stdio[3] = { -1, -1, -1 };
+        int r;
+
+        (void) setsid();
+        (void) signal(SIGPIPE, SIG_IGN);
+        memcpy(s.final.run_id, args->dir->id, sizeof(s.final.run_id));
+        r = detach_stdio(args, stdio);
+        if (r < 0)
+                (void) error_set(&err, r, "standard descriptors: %s", strerror(-r));
+        else
+                r = start(&s, stdio, &err);
+        for (int i = 0; i < 3; i++)
+                stdio[i] = fd_close(stdio[i]); /* the command's own: its end must be seen by whoever reads */
+        if (r < 0)
+                fail(&s, r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED", err.msg);
+        else
+                loop(&s);
+        if (s.final.type == RUN_MSG_ERROR)
+                events_emit(
+                        args->events, "sandbox_refused",
+                        json_pack("{s:s,s:s}", "failure_code", s.final.failure_code, "reason", s.final.text));
+        s.sandbox = args->driver->stop(s.sandbox);
+        finish(&s);
+        return run_msg_send(args->client_fd, &s.final, -1) < 0;
+}

@@ -1,0 +1,207 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/process.h"
+#include "runtime/run/events.h"
+#include "runtime/run/message.h"
+#include "runtime/run/state.h"
+
+struct fixture {
+        char dir[64];
+        char state_dir[96];
+        struct ctx ctx;
+};
+
+static int setup(void **state) {
+        struct fixture *f = calloc(1, sizeof(*f));
+
+        assert_non_null(f);
+        (void) snprintf(f->dir, sizeof(f->dir), "/tmp/test-run-XXXXXX");
+        assert_non_null(mkdtemp(f->dir));
+        (void) snprintf(f->state_dir, sizeof(f->state_dir), "%s/a/b", f->dir);
+        f->ctx = (struct ctx){ .uid = geteuid(), .gid = getegid(), .state_dir = f->state_dir };
+        *state = f;
+        return 0;
+}
+
+static int teardown(void **state) {
+        struct fixture *f = *state;
+        char path[160];
+
+        for (const char *const *p = (const char *const[]){ "/a/b/runs", "/a/b", "/a", "", NULL }; *p; p++) {
+                (void) snprintf(path, sizeof(path), "%s%s", f->dir, *p);
+                (void) rmdir(path);
+        }
+        free(f);
+        return 0;
+}
+
+static void run_dir_create_then_remove_leaves_nothing(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        struct error err = { 0 };
+        struct stat st;
+
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), 0);
+        assert_int_equal(fstat(dir.fd, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0700);
+        /* what the work leaves: odd modes, links out, depth */
+        assert_int_equal(mkdirat(dir.upper_fd, "0", 0700), 0);
+        assert_int_equal(symlinkat("/", dir.upper_fd, "0/root"), 0);
+        assert_int_equal(mkdirat(dir.upper_fd, "0/locked", 0700), 0);
+        assert_int_equal(file_replace_at(dir.upper_fd, "x", "1", 1, 0400, false), 0);
+        assert_int_equal(mkdirat(dir.upper_fd, "0/locked/in", 0000), 0);
+        assert_int_equal(run_dir_remove(&dir), 0);
+        assert_int_equal(fstatat(dir.runs_fd, dir.id, &st, AT_SYMLINK_NOFOLLOW), -1);
+        assert_int_equal(access("/", F_OK), 0);
+}
+
+static void run_dir_open_finds_by_id_prefix_name_and_age(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir a = RUN_DIR_INIT, got = RUN_DIR_INIT;
+        AUTO_JSON json_t *named = json_pack("{s:s}", "name", "build-1");
+        char prefix[RUN_ID_LEN + 1];
+        struct error err = { 0 };
+
+        assert_int_equal(run_dir_open(&f->ctx, NULL, &got, &err), -ENOENT);
+        assert_int_equal(run_dir_create(&f->ctx, &a, &err), 0);
+        assert_int_equal(run_state_store(&a, named, true, &err), 0);
+        (void) snprintf(prefix, sizeof(prefix), "%.6s", a.id);
+        for (const char *const *id = (const char *const[]){ a.id, prefix, "build-1", NULL }; *id; id++) {
+                assert_int_equal(run_dir_open(&f->ctx, *id, &got, &err), 0);
+                assert_string_equal(got.id, a.id);
+                run_dir_deinit(&got);
+        }
+        assert_int_equal(run_dir_open(&f->ctx, NULL, &got, &err), 0);
+        run_dir_deinit(&got);
+        for (const char *const *id = (const char *const[]){ "abc", "../runs", "", "build-2", "/", NULL }; *id;
+             id++)
+                assert_int_equal(run_dir_open(&f->ctx, *id, &got, &err), -ENOENT);
+        assert_int_equal(run_dir_remove(&a), 0);
+}
+
+static void run_dir_create_refuses_foreign_places(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        char path[160], target[160];
+        struct error err = { 0 };
+
+        f->ctx.state_dir = NULL;
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), -ENOENT);
+        f->ctx.state_dir = "relative";
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), -EINVAL);
+        /* a planted symlink in place of the state directory, and one that others may write */
+        (void) snprintf(path, sizeof(path), "%s/link", f->dir);
+        (void) snprintf(target, sizeof(target), "%s/open", f->dir);
+        assert_int_equal(mkdir(target, 0700), 0);
+        assert_int_equal(symlink("open", path), 0);
+        f->ctx.state_dir = path;
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), -ENOTDIR);
+        assert_int_equal(chmod(target, 0777), 0);
+        f->ctx.state_dir = target;
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), -EPERM);
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(rmdir(target), 0);
+}
+
+static void run_is_alive_wants_pid_and_start_time(void **state) {
+        uint64_t start = 0;
+
+        (void) state;
+        assert_int_equal(process_start_time(getpid(), &start), 0);
+        for (int i = 0; i < 4; i++) {
+                const bool right_start = i & 1, right_pid = i & 2;
+                AUTO_JSON json_t *s =
+                        json_pack("{s:{s:i,s:I}}", "supervisor", "pid", right_pid ? getpid() : 0x7ffffff0,
+                                  "start_time", (json_int_t) start + !right_start);
+
+                assert_int_equal(run_is_alive(s), right_start && right_pid);
+        }
+        assert_false(run_is_alive(NULL));
+}
+
+static void run_msg_recv_checks_what_arrives(void **state) {
+        struct run_msg msg = { .type = RUN_MSG_EXIT, .code = 7 }, got = { 0 };
+        int pair[2], fd = -1;
+
+        (void) state;
+        assert_int_equal(fdpass_pair(pair), 0);
+        assert_int_equal(run_msg_send(pair[0], &msg, -1), 0);
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), 0);
+        assert_int_equal(got.code, 7);
+        assert_int_equal(run_msg_send(pair[0], &msg, pair[0]), 0);
+        assert_int_equal(run_msg_recv(pair[1], &got, &fd), 0);
+        assert_true(fd >= 0);
+        (void) close(fd);
+        fd = -1;
+        assert_int_equal(run_msg_send(pair[0], &msg, pair[0]), 0); /* a descriptor where none is wanted */
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), -EMSGSIZE);
+        msg.type = RUN_MSG_TYPE_COUNT;
+        assert_int_equal(run_msg_send(pair[0], &msg, -1), 0);
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), -EPROTO);
+        msg.type = RUN_MSG_ERROR;
+        memset(msg.text, 'x', sizeof(msg.text)); /* not terminated */
+        assert_int_equal(run_msg_send(pair[0], &msg, -1), 0);
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), -EPROTO);
+        assert_int_equal(fdpass_send(pair[0], "short", 5, NULL, 0), 0);
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), -EPROTO);
+        (void) close(pair[0]);
+        assert_int_equal(run_msg_recv(pair[1], &got, NULL), -ECONNRESET);
+        (void) close(pair[1]);
+}
+
+static void events_emit_numbers_and_bounds_lines(void **state) {
+        struct events events = { .run_id = "0123456789ab", .sink_fd = -1 };
+        AUTO_FREE char *big = calloc(1, EVENT_MAX_BYTES + 1);
+        AUTO_BUF struct buf text = { 0 };
+        char path[] = "/tmp/test-events-XXXXXX";
+        AUTO_FD int fd = mkstemp(path);
+        char *line, *save = NULL;
+        unsigned int n = 0;
+
+        (void) state;
+        assert_true(fd >= 0 && big);
+        assert_int_equal(unlink(path), 0);
+        events.file_fd = fd;
+        memset(big, 'a', EVENT_MAX_BYTES);
+        events_emit(&events, "one", NULL);
+        events_emit(&events, "two", json_pack("{s:o}", "path", json_from_bytes("a\n\xff", 100)));
+        events_emit(&events, "three", json_pack("{s:s}", "big", big));
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_int_equal(file_read(fd, 1 << 20, &text), 0);
+        for (line = strtok_r(text.data, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+                AUTO_JSON json_t *event = json_loads(line, 0, NULL);
+
+                assert_non_null(event);
+                assert_int_equal(json_integer_value(json_object_get(event, "seq")), ++n);
+                assert_true(strlen(line) < EVENT_MAX_BYTES);
+        }
+        assert_int_equal(n, 3);
+}
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                cmocka_unit_test_setup_teardown(run_dir_create_then_remove_leaves_nothing, setup, teardown),
+                cmocka_unit_test_setup_teardown(run_dir_open_finds_by_id_prefix_name_and_age, setup,
+                                                teardown),
+                cmocka_unit_test_setup_teardown(run_dir_create_refuses_foreign_places, setup, teardown),
+                cmocka_unit_test(run_is_alive_wants_pid_and_start_time),
+                cmocka_unit_test(run_msg_recv_checks_what_arrives),
+                cmocka_unit_test(events_emit_numbers_and_bounds_lines),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
