@@ -1,4 +1,108 @@
+/*
+ * DOC: theory of operation
+ *
+ * The upper is private to the caller (the run directory is 0700); its names, contents and modes were chosen
+ * by the work, its "user.cofferdam.*" and "user.overlay.*" attributes were not. Every access starts at a
+ * directory descriptor, takes one component and follows nothing.
+ *
+ * Files appear by linkat(2) of an unnamed file (O_TMPFILE), so a crash leaves the old state or the new one;
+ * where the file system has no O_TMPFILE, by renameat2(2) of a temporary name that readers pass over.
+ */
 #include "fs/layer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "fs/copy.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+#define XATTR_WHITEOUT COPY_XATTR_OVERLAY "whiteout"
+#define XATTR_OPAQUE   COPY_XATTR_OVERLAY "opaque"
+#define XATTR_ORIGIN   COPY_XATTR_OURS "origin"
+
+/** struct origin_record - the origin xattr; host byte order, an upper never leaves its machine */
+struct origin_record {
+        char magic[4]; /* "cfo1" */
+        uint32_t mode;
+        uint64_t dev, ino, size;
+        int64_t mtime_ns, ctime_ns;
+};
+static_assert(sizeof(struct origin_record) == 48, "origin_record has no padding");
+
+/** struct temp - a regular file that is not there yet; name[0] == 0: it has no name at all */
+struct temp {
+        int fd;
+        int dir_fd;
+        char name[48];
+};
+
+static void temp_deinit(struct temp *t) {
+        const int saved = errno;
+
+        if (t->name[0])
+                (void) unlinkat(t->dir_fd, t->name, 0);
+        t->fd = fd_close(t->fd);
+        errno = saved;
+}
+#define AUTO_TEMP __attribute__((cleanup(temp_deinit)))
+
+static int temp_name(char out[48]) {
+        uint64_t salt = 0;
+
+        if (getrandom(&salt, sizeof(salt), 0) < 0)
+                return -errno;
+        (void) snprintf(out, 48, LAYER_TEMP_PREFIX "%016llx", (unsigned long long) salt);
+        return 0;
+}
+
+static int temp_init(struct temp *t, int dir_fd) {
+        int r;
+
+        t->dir_fd = dir_fd;
+        t->fd = openat(dir_fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+        if (t->fd >= 0)
+                return 0;
+        if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)
+                return -errno;
+        r = temp_name(t->name);
+        if (r < 0)
+                return r;
+        t->fd = openat(dir_fd, t->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (t->fd < 0) {
+                r = -errno;
+                t->name[0] = '\0';
+                return r;
+        }
+        return 0;
+}
+
+/* Gives the file its name. Return: 0, -EEXIST, -errno. */
+static int temp_publish(struct temp *t, const char *name) {
+        char proc[32];
+
+        if (t->name[0]) {
+                if (renameat2(t->dir_fd, t->name, t->dir_fd, name, RENAME_NOREPLACE) < 0)
+                        return -errno;
+                t->name[0] = '\0';
+                return 0;
+        }
+        if (linkat(t->fd, "", t->dir_fd, name, AT_EMPTY_PATH) == 0)
+                return 0;
+        if (errno != ENOENT && errno != EPERM)
+                return -errno;
+        /* Linux before 6.10 wants CAP_DAC_READ_SEARCH for AT_EMPTY_PATH */
+        (void) snprintf(proc, sizeof(proc), "/proc/self/fd/%d", t->fd);
+        return linkat(AT_FDCWD, proc, t->dir_fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
 
 struct layer_origin layer_origin_of(const struct stat *st) {
         return (struct layer_origin){
@@ -7,5 +111,370 @@ struct layer_origin layer_origin_of(const struct stat *st) {
                 .size = (uint64_t) st->st_size,
                 .mtime_ns = st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
                 .ctime_ns = st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
+                .mode = st->st_mode,
         };
+}
+
+bool layer_origin_same(const struct layer_origin *origin, const struct stat *st) {
+        const struct layer_origin now = layer_origin_of(st);
+
+        if (origin->ino != now.ino || (origin->mode & S_IFMT) != (now.mode & S_IFMT))
+                return false;
+        if (S_ISDIR(now.mode))
+                return true;
+        return origin->size == now.size && origin->mtime_ns == now.mtime_ns &&
+               origin->ctime_ns == now.ctime_ns && origin->mode == now.mode;
+}
+
+int layer_set_origin(int fd, const struct layer_origin *origin) {
+        const struct origin_record rec = {
+                .magic = { 'c', 'f', 'o', '1' },
+                .mode = origin->mode,
+                .dev = origin->dev,
+                .ino = origin->ino,
+                .size = origin->size,
+                .mtime_ns = origin->mtime_ns,
+                .ctime_ns = origin->ctime_ns,
+        };
+
+        if (origin->ino == 0)
+                return fremovexattr(fd, XATTR_ORIGIN) < 0 && errno != ENODATA ? -errno : 0;
+        return fsetxattr(fd, XATTR_ORIGIN, &rec, sizeof(rec), 0) < 0 ? -errno : 0;
+}
+
+int layer_get_origin(int fd, struct layer_origin *ret) {
+        struct origin_record rec;
+        const ssize_t n = fgetxattr(fd, XATTR_ORIGIN, &rec, sizeof(rec));
+
+        if (n < 0 && errno == ENODATA) {
+                *ret = (struct layer_origin){ 0 };
+                return 0;
+        }
+        if (n < 0)
+                return errno == ERANGE ? -EBADMSG : -errno;
+        if (n != sizeof(rec) || memcmp(rec.magic, "cfo1", 4) != 0 || rec.ino == 0 || rec.size > INT64_MAX)
+                return -EBADMSG;
+        *ret = (struct layer_origin){
+                .dev = rec.dev,
+                .ino = rec.ino,
+                .size = rec.size,
+                .mtime_ns = rec.mtime_ns,
+                .ctime_ns = rec.ctime_ns,
+                .mode = rec.mode,
+        };
+        return 0;
+}
+
+/* Opens @name for its attributes. Return: descriptor; -ELOOP for a symlink, -ENXIO for a socket. */
+static int open_attrs(int dir_fd, const char *name) {
+        const int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
+
+static bool can_carry_origin(const struct stat *st) {
+        return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
+}
+
+int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        if (!can_carry_origin(&st)) {
+                *ret = (struct layer_origin){ 0 };
+                return 0;
+        }
+        fd = open_attrs(dir_fd, name);
+        return fd < 0 ? fd : layer_get_origin(fd, ret);
+}
+
+int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) {
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        if (!can_carry_origin(&st))
+                return 0;
+        fd = open_attrs(dir_fd, name);
+        return fd < 0 ? fd : layer_set_origin(fd, lower);
+}
+
+/* Reads the opaque mark of a directory open as @fd: 'x', 'y' or 0. Return: 0 or -errno. */
+static int get_opaque(int fd, char *ret) {
+        char value = 0;
+        const ssize_t n = fgetxattr(fd, XATTR_OPAQUE, &value, 1);
+
+        if (n < 0 && errno != ENODATA && errno != ERANGE && errno != EOPNOTSUPP)
+                return -errno;
+        *ret = n == 1 ? value : 0;
+        return 0;
+}
+
+static int kind_of_dir(int dir_fd, const char *name, enum layer_kind *ret) {
+        char mark = 0;
+        AUTO_FD int fd = open_attrs(dir_fd, name);
+        int r = fd < 0 ? fd : get_opaque(fd, &mark);
+
+        if (r < 0)
+                return r;
+        *ret = mark == 'y' ? LAYER_OPAQUE_DIR : LAYER_DIR;
+        return 0;
+}
+
+static int kind_of_empty(int dir_fd, const char *name, enum layer_kind *ret) {
+        AUTO_FD int fd = open_attrs(dir_fd, name);
+
+        /* a whiteout is 0600 and ours: what cannot be read is none */
+        if (fd < 0 && fd != -EACCES)
+                return fd;
+        *ret = fd >= 0 && fgetxattr(fd, XATTR_WHITEOUT, NULL, 0) >= 0 ? LAYER_WHITEOUT : LAYER_FILE;
+        return 0;
+}
+
+int layer_lookup(int dir_fd, const char *name, enum layer_kind *ret, struct stat *st) {
+        struct stat buf;
+        enum layer_kind kind = LAYER_FILE;
+        int r = 0;
+
+        if (fstatat(dir_fd, name, &buf, AT_SYMLINK_NOFOLLOW) < 0) {
+                if (errno != ENOENT)
+                        return -errno;
+                *ret = LAYER_ABSENT;
+                return 0;
+        }
+        if (S_ISDIR(buf.st_mode))
+                r = kind_of_dir(dir_fd, name, &kind);
+        else if (S_ISREG(buf.st_mode) && buf.st_size == 0)
+                r = kind_of_empty(dir_fd, name, &kind);
+        else if (S_ISCHR(buf.st_mode) && buf.st_rdev == makedev(0, 0))
+                kind = LAYER_WHITEOUT;
+        if (r < 0)
+                return r;
+        *ret = kind;
+        if (st)
+                *st = buf;
+        return 0;
+}
+
+static int open_dir_component(int dir_fd, const char *name) {
+        return open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
+}
+
+/* Dresses the new directory open as @fd like the lower directory @lower_fd (-1: none). */
+static int dress_dir(int fd, int lower_fd) {
+        struct layer_origin origin;
+        struct stat st;
+        int r;
+
+        if (lower_fd < 0)
+                return 0;
+        if (fstat(lower_fd, &st) < 0)
+                return -errno;
+        origin = layer_origin_of(&st);
+        r = layer_set_origin(fd, &origin);
+        if (r < 0)
+                return r;
+        return fchmod(fd, (st.st_mode & 01777) | 0700) < 0 ? -errno : 0;
+}
+
+/* Makes the directory @name under a temporary name and renames it: never seen half dressed. */
+static int make_dir(int dir_fd, const char *name, int lower_fd) {
+        char tmp[48];
+        AUTO_FD int fd = -1;
+        int r;
+
+        r = temp_name(tmp);
+        if (r < 0)
+                return r;
+        if (mkdirat(dir_fd, tmp, 0700) < 0)
+                return -errno;
+        fd = openat(dir_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = fd < 0 ? -errno : dress_dir(fd, lower_fd);
+        if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
+                r = -errno;
+        if (r < 0)
+                (void) unlinkat(dir_fd, tmp, AT_REMOVEDIR);
+        return r == -EEXIST ? 0 : r; /* another thread was first */
+}
+
+/* Opens or makes one component. */
+static int step_dir(int dir_fd, int lower_fd, const char *name) {
+        int r = open_dir_component(dir_fd, name);
+
+        if (r != -ENOENT)
+                return r;
+        r = make_dir(dir_fd, name, lower_fd);
+        return r < 0 ? r : open_dir_component(dir_fd, name);
+}
+
+static bool is_component(const char *name, size_t len) {
+        return len > 0 && len <= NAME_MAX && !(len == 1 && name[0] == '.') &&
+               !(len == 2 && name[0] == '.' && name[1] == '.');
+}
+
+int layer_open_dir(int upper_fd, int lower_fd, const char *path) {
+        AUTO_FD int fd = -1;
+        AUTO_FD int lower = -1;
+
+        fd = openat(upper_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        if (lower_fd >= 0)
+                lower = fcntl(lower_fd, F_DUPFD_CLOEXEC, 3);
+        while (*path) {
+                const size_t n = strcspn(path, "/");
+                char name[NAME_MAX + 1];
+                int next;
+
+                if (!is_component(path, n))
+                        return n > NAME_MAX ? -ENAMETOOLONG : -EINVAL;
+                memcpy(name, path, n);
+                name[n] = '\0';
+                if (lower >= 0) {
+                        next = open_dir_component(lower, name);
+                        (void) fd_close(TAKE_FD(lower));
+                        lower = next < 0 ? -1 : next;
+                }
+                next = step_dir(fd, lower, name);
+                if (next < 0)
+                        return next;
+                (void) fd_close(TAKE_FD(fd));
+                fd = next;
+                path += n;
+                if (*path == '/' && *++path == '\0')
+                        return -EINVAL;
+        }
+        return TAKE_FD(fd);
+}
+
+int layer_set_opaque(int dir_fd, const char *name) {
+        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        if (fd < 0)
+                return -errno;
+        return fsetxattr(fd, XATTR_OPAQUE, "y", 1, 0) < 0 ? -errno : 0;
+}
+
+/* Marks the directory as one that holds whiteouts. @ret: whether it is opaque and needs none. */
+static int mark_dir(int dir_fd, bool *ret) {
+        char mark = 0;
+        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int r = fd < 0 ? -errno : get_opaque(fd, &mark);
+
+        if (r < 0)
+                return r;
+        *ret = mark == 'y';
+        if (mark == 0 && fsetxattr(fd, XATTR_OPAQUE, "x", 1, 0) < 0)
+                return -errno;
+        return 0;
+}
+
+int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lower) {
+        AUTO_TEMP struct temp t = { .fd = -1 };
+        bool opaque = false;
+        int r;
+
+        r = mark_dir(dir_fd, &opaque);
+        if (r < 0 || opaque)
+                return r;
+        r = temp_init(&t, dir_fd);
+        if (r < 0)
+                return r;
+        if (fsetxattr(t.fd, XATTR_WHITEOUT, "y", 1, 0) < 0)
+                return -errno;
+        if (lower) {
+                r = layer_set_origin(t.fd, lower);
+                if (r < 0)
+                        return r;
+        }
+        if (fchmod(t.fd, 0600) < 0)
+                return -errno;
+        return temp_publish(&t, name);
+}
+
+int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret) {
+        struct layer_origin origin = { 0 };
+        enum layer_kind kind = LAYER_ABSENT;
+        int r;
+
+        r = layer_lookup(dir_fd, name, &kind, NULL);
+        if (r < 0)
+                return r;
+        if (kind == LAYER_WHITEOUT) {
+                r = layer_origin_at(dir_fd, name, &origin);
+                if (r < 0)
+                        return r;
+                if (unlinkat(dir_fd, name, 0) < 0)
+                        return -errno;
+        }
+        if (ret)
+                *ret = origin;
+        return 0;
+}
+
+static int copy_up_file(int lower_fd, const struct stat *st, int dir_fd, const char *name, bool with_data) {
+        const struct layer_origin origin = layer_origin_of(st);
+        AUTO_TEMP struct temp t = { .fd = -1 };
+        int r;
+
+        r = temp_init(&t, dir_fd);
+        if (r == 0 && with_data)
+                r = copy_data(lower_fd, t.fd, (uint64_t) st->st_size);
+        if (r == 0)
+                r = copy_xattrs(lower_fd, t.fd);
+        if (r == 0)
+                r = layer_set_origin(t.fd, &origin);
+        if (r < 0)
+                return r;
+        if (fchmod(t.fd, st->st_mode & 01777) < 0)
+                return -errno;
+        r = copy_times(st, t.fd);
+        return r < 0 ? r : temp_publish(&t, name);
+}
+
+static int copy_up_symlink(int lower_fd, const struct stat *st, int dir_fd, const char *name) {
+        const struct timespec times[2] = { st->st_atim, st->st_mtim };
+        char target[PATH_MAX];
+        const ssize_t n = readlinkat(lower_fd, "", target, sizeof(target) - 1);
+
+        if (n < 0)
+                return -errno;
+        target[n] = '\0';
+        if (symlinkat(target, dir_fd, name) < 0)
+                return -errno;
+        return utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data) {
+        struct stat st;
+
+        if (fstat(lower_fd, &st) < 0)
+                return -errno;
+        if (S_ISREG(st.st_mode))
+                return copy_up_file(lower_fd, &st, dir_fd, name, with_data);
+        if (S_ISLNK(st.st_mode))
+                return copy_up_symlink(lower_fd, &st, dir_fd, name);
+        return -EINVAL;
+}
+
+int layer_usable(int upper_fd, struct error *err) {
+        const struct layer_origin probe = { .ino = 1 };
+        AUTO_TEMP struct temp t = { .fd = -1 };
+        int r;
+
+        r = temp_init(&t, upper_fd);
+        if (r < 0)
+                return error_set(err, r, "write to the run's upper directory: %s", strerror(-r));
+        r = layer_set_origin(t.fd, &probe);
+        if (r == -EOPNOTSUPP || r == -EPERM || r == -ENOSYS)
+                return error_set(
+                        err, -EOPNOTSUPP,
+                        "the file system of the state directory has no user extended attributes: "
+                        "set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6)");
+        if (r < 0)
+                return error_set(err, r, "mark a file in the run's upper directory: %s", strerror(-r));
+        return 0;
 }

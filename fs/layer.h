@@ -3,10 +3,15 @@
  *
  * A plain directory tree in overlayfs's user-xattr format: a file or directory stands for the new version; a
  * zero-size file with "user.overlay.whiteout" in a directory with "user.overlay.opaque"="x" is a deletion; a
- * directory with "user.overlay.opaque"="y" hides the lower one. Copied-up files carry
- * "user.cofferdam.origin": the identity of the lower file at the time (struct layer_origin), for conflicts at
- * apply. All paths are relative, resolved beneath @upper_fd without following links: the tree's names were
+ * directory with "user.overlay.opaque"="y" hides the lower one. Objects that replace a lower one carry
+ * "user.cofferdam.origin": the identity of the lower object at the time (struct layer_origin), for conflicts
+ * at apply. All paths are relative, resolved beneath @upper_fd without following links: the tree's names were
  * chosen by the work.
+ *
+ * The origin belongs to the path, not to the object: whoever gives an upper object a new name (create, link,
+ * rename) calls layer_claim() for that name, with what the lower has there or an empty origin.
+ * Names that begin with LAYER_TEMP_PREFIX are ours; the work may not make them.
+ * Thread-safe: every function works on descriptors only.
  */
 #pragma once
 
@@ -14,50 +19,103 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/** struct layer_origin - which lower file an upper file replaces; ino 0: there was none */
+#include "runtime/base/error.h"
+
+#define LAYER_TEMP_PREFIX ".cofferdam-tmp-"
+
+/** struct layer_origin - which lower object an upper object replaces; ino 0: there was none */
 struct layer_origin {
         uint64_t dev, ino, size;
         int64_t mtime_ns, ctime_ns;
+        uint32_t mode; /* with type bits */
 };
 
 enum layer_kind { LAYER_ABSENT, LAYER_FILE, LAYER_DIR, LAYER_OPAQUE_DIR, LAYER_WHITEOUT };
 
 /**
+ * layer_usable() - whether the directory @upper_fd can hold an upper: user xattrs are needed
+ * Return: 0, -EOPNOTSUPP with a message that names the remedy, -errno.
+ */
+int layer_usable(int upper_fd, struct error *err) __attribute__((warn_unused_result));
+
+/**
  * layer_lookup() - what the upper says about @name in the upper directory @dir_fd
  * @st: filled unless absent; NULL allowed
- * Return: 0 or -errno; a missing name is LAYER_ABSENT, not an error.
+ * LAYER_FILE is anything that is neither directory nor whiteout. The kernel's own whiteout (a character
+ * device 0:0) is read as LAYER_WHITEOUT too. Return: 0 or -errno; a missing name is LAYER_ABSENT, not an
+ * error.
  */
 int layer_lookup(int dir_fd, const char *name, enum layer_kind *ret, struct stat *st)
         __attribute__((warn_unused_result));
 
 /**
  * layer_open_dir() - the directory @path of the upper, made with its parents when missing
- * @path:  relative, "" is the upper itself
- * @modes: modes of missing directories are taken from @lower_fd's directories of the same path where they
- * exist, else 0700 Return: O_PATH|O_DIRECTORY descriptor (owned), -ENOTDIR, -ELOOP, -errno.
+ * @lower_fd: the region's directory, -1: none
+ * @path:  relative, any length, no "." or ".." components; "" is the upper itself
+ * Missing directories take their mode (u+rwx added, no set-id bits) and origin from @lower_fd's directories
+ * of the same path where they exist, else 0700. Return: O_PATH|O_DIRECTORY descriptor (owned), -EINVAL (bad
+ * path), -ENOTDIR (a whiteout or file is in the way), -ELOOP (a symlink is), -errno.
  */
 int layer_open_dir(int upper_fd, int lower_fd, const char *path) __attribute__((warn_unused_result));
 
-/** layer_whiteout() - record that @name is deleted; an upper file or empty directory of that name must be
- * gone already */
-int layer_whiteout(int dir_fd, const char *name) __attribute__((warn_unused_result));
+/**
+ * layer_set_opaque() - make the upper directory @name in @dir_fd hide the lower one ("y")
+ * Return: 0, -ENOENT, -ENOTDIR, -errno.
+ */
+int layer_set_opaque(int dir_fd, const char *name) __attribute__((warn_unused_result));
 
-/** layer_unwhiteout() - remove a whiteout of @name if there is one. Return: 0 or -errno. */
-int layer_unwhiteout(int dir_fd, const char *name) __attribute__((warn_unused_result));
+/**
+ * layer_whiteout() - record that @name is deleted; an upper file or empty directory of that name must be
+ * gone already
+ * @lower: identity of what is deleted; NULL: not known (apply then asks for --force)
+ * In an opaque directory nothing is recorded: the lower name is hidden already.
+ * Return: 0, -EEXIST, -errno.
+ */
+int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lower)
+        __attribute__((warn_unused_result));
+
+/**
+ * layer_unwhiteout() - remove a whiteout of @name if there is one
+ * @ret: origin the whiteout carried, for layer_claim() of what takes its place; ino 0 when none; NULL allowed
+ * Return: 0 or -errno.
+ */
+int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret)
+        __attribute__((warn_unused_result));
 
 /**
  * layer_copy_up() - copy the lower file open as @lower_fd to @name in the upper directory @dir_fd
+ * @lower_fd:  regular file open for reading, or symlink open with O_PATH|O_NOFOLLOW
  * @with_data: false: start empty (O_TRUNC follows)
  * Regular files and symlinks; mode (without set-id bits), times, user xattrs and holes are kept, the origin
- * recorded. Atomic: temporary name, then rename. Return: 0, -EEXIST, -ENOSPC, -errno.
+ * recorded (symlinks cannot carry one). Atomic: filled without a name, then linked. Return: 0, -EEXIST,
+ * -ENOSPC, -EINVAL (another type), -errno.
  */
 int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data)
         __attribute__((warn_unused_result));
 
+/**
+ * layer_claim() - record that the upper object @name in @dir_fd now stands for the lower object @lower
+ * @lower: ino 0: there is none at this path; a record of an earlier name is removed
+ * Symlinks, FIFOs and sockets cannot carry the record and are left as they are. Return: 0 or -errno.
+ */
+int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower)
+        __attribute__((warn_unused_result));
+
 /** layer_set_origin() / layer_get_origin() - the origin xattr of the object open as @fd (not O_PATH). Get:
- * ino 0 when none. */
+ * ino 0 when none; -EBADMSG when the record is not one of ours. */
 int layer_set_origin(int fd, const struct layer_origin *origin) __attribute__((warn_unused_result));
 int layer_get_origin(int fd, struct layer_origin *ret) __attribute__((warn_unused_result));
 
+/** layer_origin_at() - layer_get_origin() of @name in @dir_fd; ino 0 for what cannot carry one */
+int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret)
+        __attribute__((warn_unused_result));
+
 /** layer_origin_of() - the identity in @st */
 struct layer_origin layer_origin_of(const struct stat *st);
+
+/**
+ * layer_origin_same() - whether @st is still the object of @origin
+ * Directories by inode only (their times change with their entries). The device number is not compared: it
+ * may change over a restart of the host.
+ */
+bool layer_origin_same(const struct layer_origin *origin, const struct stat *st);
