@@ -1,0 +1,74 @@
+/*
+ * seccomp.h - which system calls the work in the sandbox may make
+ *
+ * compile once, before any child exists; load in the child, right before execve.
+ */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+/* the answer to a call; the CHECK_ ones look at arguments (checks[] in seccomp.c) */
+enum seccomp_action {
+        SECCOMP_ENOSYS, /* as on a kernel without it; also the answer to every call in no table */
+        SECCOMP_ALLOW,
+        SECCOMP_EPERM,
+        SECCOMP_NESTED_EPERM,  /* EPERM, allowed with nested_userns */
+        SECCOMP_NESTED_ENOSYS, /* ENOSYS, allowed with nested_userns */
+        SECCOMP_CHECK_CLONE,
+        SECCOMP_CHECK_UNSHARE,
+        SECCOMP_CHECK_IOCTL,
+        SECCOMP_CHECK_SOCKET,
+        SECCOMP_CHECK_SOCKETPAIR,
+        SECCOMP_CHECK_PERSONALITY,
+        SECCOMP_ACTION_COUNT
+};
+
+/** struct seccomp_rule - one system call */
+struct seccomp_rule {
+        const char *name;
+        int nr; /* of the architecture this was compiled for */
+        enum seccomp_action action;
+        const char *why; /* one line */
+};
+
+extern const struct seccomp_rule seccomp_rules[]; /* calls of every architecture */
+extern const size_t n_seccomp_rules;
+extern const struct seccomp_rule seccomp_rules_arch[]; /* calls of this one only */
+extern const size_t n_seccomp_rules_arch;
+
+/** struct seccomp_options - what a specification can change */
+struct seccomp_options {
+        bool nested_userns; /* the work may make namespaces and mounts of its own */
+};
+
+enum {
+        SECCOMP_NR_MAX = 512,      /* numbers from here on are unknown; x32 numbers are far above */
+        SECCOMP_PROGRAM_MAX = 256, /* a jump reaches 255 instructions */
+};
+
+/** struct seccomp_program - a compiled filter; plain memory, may be copied */
+struct seccomp_program {
+        size_t len;
+        struct sock_filter insns[SECCOMP_PROGRAM_MAX];
+};
+
+/**
+ * seccomp_filter_compile() - make the filter
+ * @opt: borrowed
+ * @ret: the program; untouched on failure
+ * Return: 0, -ENOMEM, -E2BIG (the tables grew beyond what one program can hold).
+ */
+int seccomp_filter_compile(const struct seccomp_options *opt, struct seccomp_program *ret, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
+ * seccomp_filter_load() - put the calling thread under @program for good; needs no_new_privs
+ * Async-signal-safe, also in a CLONE_VM child.
+ * Return: 0, -EACCES (no_new_privs is not set), -EINVAL (kernel without seccomp filters), -errno.
+ */
+int seccomp_filter_load(const struct seccomp_program *program) __attribute__((warn_unused_result));
