@@ -28,4 +28,5 @@ struct verb {
 extern const struct verb verbs[];
 extern const size_t n_verbs;
 
+/** verb_help() - what the program is for and its verbs, on stdout */
 int verb_help(const struct ctx *ctx, int argc, char **argv);

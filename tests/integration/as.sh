@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Runs one integration script as root or as an ordinary user: as.sh root|user SCRIPT [PATTERN...]
+# From root, the user is 'cofftest' (made by ./dev test), who gets a copy of what the scripts need: the checkout may
+# lie where only its owner can go. From a user, root is sudo without a password.
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(cd "$here/../.." && pwd)
+role=${1?} script=${2?}
+script=tests/integration/$(basename "$script" .sh).sh
+shift 2
+: "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}"
+vars=(COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
+
+skip_all() {
+        echo "1..0 # SKIP $*"
+        exit 0
+}
+
+stage() {
+        stage=$(mktemp -d /tmp/cofferdam-stage.XXXXXX) || exit 99
+        trap 'rm -rf "$stage"' EXIT
+        trap 'exit 143' INT TERM HUP
+        chmod 755 "$stage"
+        mkdir -p "$stage/top/build" "$stage/shared"
+        tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
+        cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
+        for part in cases bench; do
+                [ ! -d "$COFFERDAM_SHARED/$part" ] || cp -r "$COFFERDAM_SHARED/$part" "$stage/shared/"
+        done
+        chown -R cofftest: "$stage/top"
+}
+
+case $role:$(id -u) in
+root:0 | user:[1-9]*)
+        exec env "${vars[@]}" COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" "$top/$script" "$@"
+        ;;
+root:*)
+        sudo -n true 2>/dev/null || skip_all 'needs root: sudo asks for a password'
+        exec sudo -n env "${vars[@]}" COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" "$top/$script" "$@"
+        ;;
+user:0)
+        id cofftest >/dev/null 2>&1 || skip_all "no user 'cofftest': ./dev test makes it"
+        stage
+        cd /
+        setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i HOME=/home/cofftest \
+                USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin "${vars[@]}" \
+                COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" "$stage/top/$script" "$@"
+        ;;
+*)
+        echo "usage: as.sh root|user SCRIPT [PATTERN...]" >&2
+        exit 2
+        ;;
+esac

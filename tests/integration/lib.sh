@@ -1,0 +1,156 @@
+# shellcheck shell=bash
+# lib.sh - what every integration script sources: TAP, a work directory of its own, nothing left behind
+#
+# A script defines functions and ends with lines `t 'what holds' FUNCTION [ARG...]` and `finish`. Each function runs
+# in a subshell with `set -eu`, in a fresh directory that is to be the workspace, with stdin from /dev/null; what it
+# prints is shown when it fails. Arguments of the script are patterns: only tests whose name matches one of them run.
+#
+# $T           work directory of the script, removed at the end, also after a failure or a signal
+# $C           the program under test, a copy in $T: its processes can be told from everyone else's
+# $W           the fresh workspace of the test, also its current directory
+# $TOP         the checkout
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck disable=SC2034 # for the scripts
+TOP=$(cd "$here/../.." && pwd)
+# shellcheck disable=SC2034
+SHARED=${COFFERDAM_SHARED-$TOP/../shared}
+patterns=("$@")
+count=0 failures=0
+
+T=$(mktemp -d "${COFFERDAM_TEST_BASE:-/tmp}/cofferdam-it.XXXXXX") || exit 99
+chmod 755 "$T"
+mkdir "$T/bin" "$T/state" "$T/run" "$T/home"
+cp -L "${COFFERDAM:-$TOP/build/cofferdam}" "$T/bin/cofferdam" || exit 99
+C=$T/bin/cofferdam
+# a run's state and sockets stay below $T; the caller's home is one that tests may fill
+export XDG_STATE_HOME=$T/state XDG_RUNTIME_DIR=$T/run HOME=$T/home
+export GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@example.org
+export GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@example.org
+
+# live_pids PATTERN: processes that run (not zombies: pid 1 may reap late) whose command line holds PATTERN. Reads
+# /proc itself: a process that made itself undumpable hides its exe link from its own user, but not its command line.
+live_pids() {
+        local dir pid line state
+        for dir in /proc/[0-9]*; do
+                pid=${dir#/proc/}
+                case $pid in "$BASHPID" | $$) continue ;; esac
+                line=$(tr '\0' ' ' 2>/dev/null <"$dir/cmdline") || continue
+                [[ $line == *"$1"* ]] || continue
+                state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "$dir/status" 2>/dev/null) || continue
+                case $state in Z | X | '') ;; *) echo "$pid" ;; esac
+        done
+}
+
+# wait_for SECONDS CMD...: until CMD succeeds
+wait_for() {
+        local end=$((SECONDS + $1))
+        shift
+        until "$@"; do
+                [ "$SECONDS" -lt "$end" ] || return 1
+                sleep 0.05
+        done
+}
+
+none_live() { [ -z "$(live_pids "$1")" ]; }
+
+clean() {
+        local pid
+        trap - EXIT
+        for pid in $(live_pids "$T/"); do kill -KILL "$pid" 2>/dev/null; done
+        cd /
+        chmod -R u+rwX "$T" 2>/dev/null
+        rm -rf "$T"
+}
+trap clean EXIT
+trap 'echo "Bail out! killed"; clean; exit 143' INT TERM HUP
+
+# straight to the log: fail may be called where stdout is redirected
+fail() {
+        echo "FAIL: $*" >>"$T/out"
+        exit 1
+}
+
+skip() {
+        echo "$*" >"$T/skip"
+        exit 77
+}
+
+# eq WANT GOT [WHAT]
+eq() { [ "$1" = "$2" ] || fail "${3-value}: want '$1', got '$2'"; }
+
+# has TEXT PART [WHAT], lacks TEXT PART [WHAT]
+has() { [[ $1 == *"$2"* ]] || fail "${3-text}: '$2' is not in: $1"; }
+lacks() { [[ $1 != *"$2"* ]] || fail "${3-text}: '$2' must not be in: $1"; }
+
+# status WANT CMD...: the exit status of CMD; its output passes
+status() {
+        local want=$1 rc=0
+        shift
+        "$@" || rc=$?
+        [ "$rc" = "$want" ] || fail "exit status of '$*': want $want, got $rc"
+}
+
+# sandbox [OPTION...] -- CMD...: `cofferdam run`, ended after 150 seconds
+sandbox() { timeout -k 5 150 "$C" run "$@"; }
+
+# need_command NAME: skip the test where the machine lacks it
+need_command() { command -v "$1" >/dev/null 2>&1 || skip "no $1 on this machine"; }
+
+wanted() {
+        local p
+        [ ${#patterns[@]} -gt 0 ] || return 0
+        for p in "${patterns[@]}"; do [[ $1 != *$p* ]] || return 0; done
+        return 1
+}
+
+# t NAME FUNCTION [ARG...]
+t() {
+        local name=$1 rc=0 left
+        shift
+        wanted "$name" || return 0
+        count=$((count + 1))
+        W=$T/w$count
+        mkdir -p "$W"
+        rm -f "$T/skip" "$T/out"
+        (
+                set -eu
+                trap - EXIT INT TERM HUP
+                cd "$W"
+                "$@"
+        ) >>"$T/out" 2>&1 </dev/null
+        rc=$?
+        if ! wait_for 5 none_live "$C"; then
+                left=$(live_pids "$C" | tr '\n' ' ')
+                [ $rc != 0 ] || rc=1
+                echo "FAIL: still running afterwards: $left" >>"$T/out"
+                for pid in $left; do tr '\0' ' ' <"/proc/$pid/cmdline" >>"$T/out" 2>/dev/null; echo >>"$T/out"; done
+                for pid in $left; do kill -KILL "$pid" 2>/dev/null; done
+        fi
+        report "$name" "$rc"
+        chmod -R u+rwX "$W" 2>/dev/null
+        rm -rf "$W"
+}
+
+report() {
+        case $2 in
+        0) echo "ok $count - $1" ;;
+        77)
+                echo "ok $count - $1 # SKIP $(cat "$T/skip" 2>/dev/null || tail -n 1 "$T/out")"
+                ;;
+        *)
+                failures=$((failures + 1))
+                echo "not ok $count - $1"
+                tail -n 60 "$T/out" | tr -d '\000' | cut -c1-500 | sed 's/^/#   /'
+                echo "#   repro: tests/integration/as.sh $(role) $(basename "$0" .sh) '$1'"
+                ;;
+        esac
+}
+
+role() { if [ "$(id -u)" = 0 ]; then echo root; else echo user; fi; }
+
+finish() {
+        if [ "$count" = 0 ]; then echo '1..0 # SKIP no test of that name'; else echo "1..$count"; fi
+        [ "$failures" = 0 ]
+        exit
+}

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Prints "PASSED FAILED SKIPPED" of a meson test log (testlog.json), counting each function of TAP programs.
+
+A program that was killed, timed out or failed without naming a function counts as one failure more.
+What was skipped is listed on stderr with its reason.
+With COFFERDAM_MUST_WORK=1 a skip counts as failed, except for the reasons of MAY_SKIP.
+"""
+import json
+import os
+import re
+import sys
+
+# A skip that begins so is right also on a machine where everything must work.
+MAY_SKIP = {
+    "offline:": "the npm registry is not reachable; nothing in the repository can change that",
+    "case says:": "a case script names on its first lines what it skips without",
+}
+MUST_WORK = bool(os.environ.get("COFFERDAM_MUST_WORK"))
+
+LINE = re.compile(r"^(not )?ok\b[^#]*(?:# *(skip|todo)\b *(.*))?", re.I)
+GOOD, SKIPPED = {"OK", "EXPECTEDFAIL"}, {"SKIP"}
+
+
+def skip(name, reason):
+    """(failed, skipped) for one skip"""
+    failed = MUST_WORK and not any(reason.startswith(word) for word in MAY_SKIP)
+    print(f"   {'skipped, must work' if failed else 'skipped'}: {name}: {reason}", file=sys.stderr)
+    return (1, 0) if failed else (0, 1)
+
+
+def count(run):
+    passed = failed = skipped = 0
+    for line in run.get("stdout", "").splitlines():
+        found = LINE.match(line)
+        if not found:
+            continue
+        if found[2] and found[2].lower() == "skip":
+            more = skip(f"{run['name']}: {line.split(' # ')[0]}", found[3])
+            failed, skipped = failed + more[0], skipped + more[1]
+        elif found[1]:
+            failed += 1
+        else:
+            passed += 1
+    if run["result"] in SKIPPED and failed + skipped == 0:
+        failed, skipped = skip(run["name"], run.get("stdout", "").partition("# SKIP ")[2].strip())
+    elif run["result"] in GOOD and passed + skipped == 0:
+        passed = 1
+    elif run["result"] not in GOOD | SKIPPED and failed == 0:
+        failed = 1
+    return passed, failed, skipped
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as log:
+        sums = [sum(column) for column in zip(*(count(json.loads(line)) for line in log))]
+    if not sum(sums):
+        sums = [0, 1, 0]  # a suite without tests has not been tested
+    print(*sums)
+
+
+main()
