@@ -218,7 +218,7 @@ static int kind_of_dir(int dir_fd, const char *name, enum layer_kind *ret) {
         AUTO_FD int fd = open_attrs(dir_fd, name);
         int r = fd < 0 ? fd : get_opaque(fd, &mark);
 
-        if (r < 0)
+        if (r < 0 && r != -EACCES) /* the work may have taken our own access away */
                 return r;
         *ret = mark == 'y' ? LAYER_OPAQUE_DIR : LAYER_DIR;
         return 0;

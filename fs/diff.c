@@ -1,0 +1,304 @@
+/*
+ * DOC: theory of operation
+ *
+ * One walk of the upper. Per directory the names are read and sorted, each is looked up in the upper and, by
+ * the same name, in the lower directory of the same path (-1 where there is none). Below an opaque directory
+ * the lower names that the upper lacks are deletions too.
+ *
+ * Conflict: the record of the lower object made when the work first touched the path (layer.h) does not fit
+ * what is there now. Deletions without a record are judged by time: a lower object changed after the deletion
+ * is a conflict.
+ *
+ * An attacker chose the names, the depth and the contents. Descriptors: two per level; memory: the names of
+ * the directories on the way down.
+ */
+#include "fs/diff.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/layer.h"
+#include "fs/names.h"
+#include "fs/same.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/sys.h"
+
+struct walk {
+        change_fn fn;
+        void *arg;
+        struct buf path; /* of the object looked at */
+        unsigned depth;
+        struct error *err;
+};
+
+/** struct level - one directory on the way down */
+struct level {
+        int upper_fd;
+        int lower_fd; /* -1: none, or not a directory */
+        bool opaque;  /* it, or a directory above, hides the lower one */
+        bool conflict;
+        int64_t hidden_since_ns;
+};
+
+static int walk_level(struct walk *w, const struct level *level);
+
+char change_letter(enum change_kind kind) {
+        static const char letters[CHANGE_KIND_COUNT] = {
+                [CHANGE_ADDED] = 'A', [CHANGE_MODIFIED] = 'M', [CHANGE_DELETED] = 'D', [CHANGE_TYPE] = 'T'
+        };
+
+        return letters[kind];
+}
+
+static int64_t ctime_ns(const struct stat *st) {
+        return st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
+}
+
+static int64_t mtime_ns(const struct stat *st) {
+        return st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+int64_t diff_hidden_since(int dir_fd) {
+        struct statx stx = { 0 };
+
+        if (statx(dir_fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 || !(stx.stx_mask & STATX_BTIME))
+                return 0;
+        return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
+}
+
+/* Whether the host changed @name since the work first touched it. @lower: NULL when there is none now. */
+static bool is_conflict(const struct level *level, const char *name, const struct stat *lower) {
+        struct layer_origin origin = { 0 };
+
+        if (layer_origin_at(level->upper_fd, name, &origin) < 0)
+                return true;
+        if (!lower)
+                return origin.ino != 0;
+        return origin.ino == 0 || !layer_origin_same(&origin, lower);
+}
+
+static bool is_deletion_conflict(const struct level *level, const char *name, const struct stat *whiteout,
+                                 const struct stat *lower) {
+        struct layer_origin origin = { 0 };
+
+        if (layer_origin_at(level->upper_fd, name, &origin) < 0)
+                return true;
+        if (origin.ino != 0)
+                return !layer_origin_same(&origin, lower);
+        return ctime_ns(lower) > mtime_ns(whiteout);
+}
+
+bool diff_dir_mode_changed(int dir_fd, const char *name, const struct stat *upper, const struct stat *lower,
+                           bool *ret_conflict) {
+        struct layer_origin origin = { 0 };
+        const mode_t mode = upper->st_mode & 01777;
+        int r;
+
+        *ret_conflict = false;
+        if (mode == (lower->st_mode & 01777))
+                return false;
+        r = layer_origin_at(dir_fd, name, &origin);
+        if (r < 0 || origin.ino == 0) {
+                *ret_conflict = true;
+                return true;
+        }
+        *ret_conflict = origin.ino != lower->st_ino || origin.mode != lower->st_mode;
+        /* layer_open_dir() adds u+rwx */
+        return mode != (origin.mode & 01777) && mode != ((origin.mode & 01777) | 0700);
+}
+
+static int emit(struct walk *w, const struct level *level, struct change c) {
+        c.path = buf_cstr(&w->path);
+        c.conflict = c.conflict || level->conflict;
+        if (c.kind == CHANGE_DELETED) {
+                c.mode = c.lower->st_mode;
+        } else {
+                c.mode = c.upper->st_mode;
+                c.size = S_ISDIR(c.mode) ? 0 : (uint64_t) c.upper->st_size;
+        }
+        return w->fn(&c, w->arg);
+}
+
+/* Goes down into the upper directory @name; @lower_fd: directory that holds the lower one, -1: none. */
+static int descend(struct walk *w, const struct level *level, const char *name, bool opaque, int lower_fd,
+                   bool conflict) {
+        struct level next = { .lower_fd = -1, .conflict = conflict };
+        AUTO_FD int upper = open_beneath(level->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        AUTO_FD int lower = -1;
+        int r;
+
+        if (upper < 0)
+                return error_set(w->err, upper, "read '%s' of the run: %s", ESC(buf_cstr(&w->path)),
+                                 strerror(-upper));
+        if (w->depth >= DIFF_DEPTH_MAX)
+                return error_set(w->err, -ELOOP, "'%s': more than %d levels of directories",
+                                 ESC(buf_cstr(&w->path)), DIFF_DEPTH_MAX);
+        if (lower_fd >= 0) {
+                lower = open_beneath(lower_fd, name, O_RDONLY | O_DIRECTORY, 0);
+                if (lower == -EACCES)
+                        next.conflict = true;
+                else if (lower < 0 && lower != -ENOENT && lower != -ENOTDIR && lower != -ELOOP)
+                        return error_set(w->err, lower, "read '%s' of the host: %s", ESC(buf_cstr(&w->path)),
+                                         strerror(-lower));
+        }
+        next.upper_fd = upper;
+        next.lower_fd = lower < 0 ? -1 : lower;
+        next.opaque = opaque;
+        next.hidden_since_ns = level->opaque || !opaque ? level->hidden_since_ns : diff_hidden_since(upper);
+        w->depth++;
+        r = walk_level(w, &next);
+        w->depth--;
+        return r;
+}
+
+static int visit_dir(struct walk *w, const struct level *level, const char *name, bool opaque,
+                     const struct stat *upper, const struct stat *lower) {
+        const bool merged = lower && S_ISDIR(lower->st_mode);
+        struct change c = { .upper = upper, .lower = lower };
+        bool report = true;
+        int r = 0;
+
+        if (merged) {
+                c.kind = CHANGE_MODIFIED;
+                report = diff_dir_mode_changed(level->upper_fd, name, upper, lower, &c.conflict);
+        } else {
+                c.kind = lower ? CHANGE_TYPE : CHANGE_ADDED;
+                c.conflict = is_conflict(level, name, lower);
+        }
+        if (faccessat(level->upper_fd, name, R_OK | X_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) < 0) {
+                /* the work took our own access away: said, not a reason to show nothing at all */
+                c.conflict = true;
+                c.error = -errno;
+                return emit(w, level, c);
+        }
+        if (report)
+                r = emit(w, level, c);
+        if (r < 0)
+                return r;
+        return descend(w, level, name, opaque || level->opaque, merged ? level->lower_fd : -1,
+                       level->conflict || (!merged && c.conflict));
+}
+
+static int visit_file(struct walk *w, const struct level *level, const char *name, const struct stat *upper,
+                      const struct stat *lower) {
+        struct change c = { .upper = upper, .lower = lower };
+
+        if (!lower)
+                c.kind = CHANGE_ADDED;
+        else if ((lower->st_mode & S_IFMT) == (upper->st_mode & S_IFMT))
+                c.kind = CHANGE_MODIFIED;
+        else
+                c.kind = CHANGE_TYPE;
+        if (lower && same_object(level->upper_fd, upper, level->lower_fd, lower, name))
+                return 0;
+        c.conflict = is_conflict(level, name, lower);
+        return emit(w, level, c);
+}
+
+static int visit_whiteout(struct walk *w, const struct level *level, const char *name,
+                          const struct stat *upper, const struct stat *lower) {
+        struct change c = { .kind = CHANGE_DELETED, .upper = upper, .lower = lower };
+
+        if (!lower)
+                return 0;
+        c.conflict = is_deletion_conflict(level, name, upper, lower);
+        return emit(w, level, c);
+}
+
+/* A name of the lower that an opaque directory hides. */
+static int visit_hidden(struct walk *w, const struct level *level, const struct stat *lower) {
+        struct change c = { .kind = CHANGE_DELETED, .lower = lower };
+
+        if (!lower)
+                return 0;
+        c.conflict = ctime_ns(lower) > level->hidden_since_ns;
+        return emit(w, level, c);
+}
+
+static int visit(struct walk *w, const struct level *level, const char *name) {
+        enum layer_kind kind = LAYER_ABSENT;
+        struct stat upper, lower_buf;
+        const struct stat *lower = NULL;
+        int r;
+
+        r = layer_lookup(level->upper_fd, name, &kind, &upper);
+        if (r < 0)
+                return error_set(w->err, r, "read '%s' of the run: %s", ESC(buf_cstr(&w->path)),
+                                 strerror(-r));
+        if (level->lower_fd >= 0) {
+                if (fstatat(level->lower_fd, name, &lower_buf, AT_SYMLINK_NOFOLLOW) == 0)
+                        lower = &lower_buf;
+                else if (errno != ENOENT)
+                        return error_set(w->err, -errno, "look at '%s' of the host: %s",
+                                         ESC(buf_cstr(&w->path)), strerror(errno));
+        }
+        if (kind == LAYER_ABSENT)
+                return visit_hidden(w, level, lower);
+        if (kind == LAYER_WHITEOUT)
+                return visit_whiteout(w, level, name, &upper, lower);
+        if (kind == LAYER_FILE)
+                return visit_file(w, level, name, &upper, lower);
+        return visit_dir(w, level, name, kind == LAYER_OPAQUE_DIR, &upper, lower);
+}
+
+/* The names to look at: those of the upper, and in an opaque directory the lower ones it hides. */
+static int list(const struct level *level, struct names *names) {
+        AUTO_NAMES struct names hidden = { 0 };
+        size_t n;
+        int r;
+
+        r = names_read(level->upper_fd, names);
+        if (r < 0 || !level->opaque || level->lower_fd < 0)
+                return r;
+        n = names->n;
+        r = names_read(level->lower_fd, &hidden);
+        for (size_t i = 0; r == 0 && i < hidden.n; i++)
+                if (!names_has(names, n, hidden.v[i])) /* the first n only: what is added is not sorted */
+                        r = names_add(names, hidden.v[i]);
+        names_sort(names);
+        return r;
+}
+
+static bool is_ours(const char *name) {
+        return strncmp(name, LAYER_TEMP_PREFIX, strlen(LAYER_TEMP_PREFIX)) == 0;
+}
+
+static int walk_level(struct walk *w, const struct level *level) {
+        const size_t base = w->path.len;
+        AUTO_NAMES struct names names = { 0 };
+        int r;
+
+        r = list(level, &names);
+        if (r < 0)
+                return error_set(w->err, r, "list '%s' of the run: %s", ESC(buf_cstr(&w->path)),
+                                 strerror(-r));
+        for (size_t i = 0; i < names.n; i++) {
+                if (is_ours(names.v[i]))
+                        continue;
+                r = base > 0 ? buf_add(&w->path, "/", 1) : 0;
+                if (r == 0)
+                        r = buf_str(&w->path, names.v[i]);
+                if (r < 0)
+                        return error_set(w->err, r, "a path is too long");
+                r = visit(w, level, names.v[i]);
+                if (r < 0)
+                        return r;
+                w->path.len = base;
+                w->path.data[base] = '\0';
+        }
+        return 0;
+}
+
+int diff_walk(int upper_fd, int lower_fd, change_fn fn, void *arg, struct error *err) {
+        struct walk w = { .fn = fn, .arg = arg, .err = err };
+        const struct level top = { .upper_fd = upper_fd, .lower_fd = lower_fd };
+        int r;
+
+        r = walk_level(&w, &top);
+        buf_deinit(&w.path);
+        return r;
+}

@@ -1,0 +1,218 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fs/diff.h"
+#include "fs/layer.h"
+#include "tests/unit/layers.h"
+
+static int collect(const struct change *c, void *arg) {
+        struct buf *out = arg;
+
+        assert_true(c->kind == CHANGE_DELETED || c->upper);
+        return buf_fmt(out, "%c%s %s|", change_letter(c->kind), c->conflict ? "!" : "", c->path);
+}
+
+static void expect_diff(const struct layers *l, const char *want) {
+        AUTO_BUF struct buf got = { 0 };
+        struct error err = { 0 };
+
+        assert_int_equal(diff_walk(l->upper_fd, l->lower_fd, collect, &got, &err), 0);
+        assert_string_equal(buf_cstr(&got), want);
+}
+
+static void walk_of_an_empty_upper_is_empty(void **state) {
+        tree_file(&((struct layers *) *state)->tree, "lower/f", "x", 0644);
+        expect_diff(*state, "");
+}
+
+static void walk_names_every_kind_in_byte_order(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/mod", "old", 0644);
+        tree_file(&l->tree, "lower/del", "old", 0644);
+        tree_file(&l->tree, "lower/type", "old", 0644);
+        tree_dir(&l->tree, "lower/a");
+        tree_file(&l->tree, "lower/a/keep", "old", 0644);
+        layers_modify(l, "", "mod", "new");
+        layers_delete(l, "", "del");
+        layers_add(l, "a", "z", "new");
+        layers_add(l, "a-b", "x", "new");
+        layers_add(l, "", "\xff\n", "new");
+        layers_mkdir_over(l, "type");
+        assert_int_equal(symlinkat("/etc/passwd", l->upper_fd, "link"), 0);
+        expect_diff(l, "A a/z|A a-b|A a-b/x|D del|A link|M mod|T type|A \xff\n|");
+}
+
+static void walk_passes_over_what_is_equal(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/f", "same", 0644);
+        layers_modify(l, "", "f", "same");
+        assert_int_equal(symlinkat("t", l->lower_fd, "s"), 0);
+        assert_int_equal(symlinkat("t", l->upper_fd, "s"), 0);
+        expect_diff(l, "");
+        assert_int_equal(fchmodat(l->upper_fd, "f", 0755, 0), 0);
+        expect_diff(l, "M f|");
+        assert_int_equal(unlinkat(l->upper_fd, "s", 0), 0);
+        assert_int_equal(symlinkat("u", l->upper_fd, "s"), 0);
+        expect_diff(l, "M f|M! s|"); /* a link carries no origin */
+}
+
+static void walk_flags_what_the_host_changed(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/mod", "old", 0644);
+        tree_file(&l->tree, "lower/del", "old", 0644);
+        tree_file(&l->tree, "lower/gone", "old", 0644);
+        tree_dir(&l->tree, "lower/dir");
+        layers_modify(l, "", "mod", "new");
+        layers_delete(l, "", "del");
+        layers_modify(l, "", "gone", "new");
+        layers_add(l, "", "both", "new");
+        layers_add(l, "dir", "x", "new");
+        expect_diff(l, "A both|D del|A dir/x|M gone|M mod|");
+        tree_file(&l->tree, "lower/mod", "host", 0644);
+        tree_file(&l->tree, "lower/del", "host", 0644);
+        tree_file(&l->tree, "lower/both", "host", 0644);
+        assert_int_equal(unlinkat(l->lower_fd, "gone", 0), 0);
+        assert_int_equal(unlinkat(l->lower_fd, "dir", AT_REMOVEDIR), 0);
+        expect_diff(l, "M! both|D! del|A! dir|A! dir/x|A! gone|M! mod|");
+}
+
+static void walk_shows_what_an_opaque_directory_hides(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/o");
+        tree_dir(&l->tree, "lower/o/sub");
+        tree_file(&l->tree, "lower/o/sub/x", "old", 0644);
+        tree_file(&l->tree, "lower/o/b", "old", 0644);
+        tree_file(&l->tree, "lower/o/d", "old", 0644);
+        layers_tick();
+        layers_add(l, "o", "c", "new");
+        assert_int_equal(layer_set_opaque(l->upper_fd, "o"), 0);
+        expect_diff(l, "D o/b|A o/c|D o/d|D o/sub|");
+        layers_add(l, "o/sub", "y", "new");
+        expect_diff(l, "D o/b|A o/c|D o/d|D o/sub/x|A o/sub/y|");
+        layers_tick();
+        tree_file(&l->tree, "lower/o/d", "host", 0644);
+        expect_diff(l, "D o/b|A o/c|D! o/d|D o/sub/x|A o/sub/y|");
+}
+
+static void walk_reports_directory_modes(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/d");
+        assert_int_equal(fchmodat(l->lower_fd, "d", 0555, 0), 0);
+        layers_mkdir(l, "d");
+        expect_diff(l, ""); /* the upper's u+w is ours */
+        assert_int_equal(fchmodat(l->upper_fd, "d", 0711, 0), 0);
+        expect_diff(l, "M d|");
+        assert_int_equal(fchmodat(l->lower_fd, "d", 0700, 0), 0);
+        expect_diff(l, "M! d|");
+}
+
+static void walk_never_follows_a_link(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "outside");
+        tree_file(&l->tree, "outside/x", "secret", 0644);
+        assert_int_equal(symlinkat("../outside", l->lower_fd, "d"), 0);
+        layers_add(l, "d", "x", "new");
+        expect_diff(l, "T! d|A! d/x|");
+}
+
+static void walk_says_what_it_cannot_read(void **state) {
+        struct layers *l = *state;
+
+        const bool root = geteuid() == 0;
+
+        if (root) { /* root reads everything: be somebody else for a while */
+                assert_int_equal(fchown(l->upper_fd, 65534, 65534), 0);
+                assert_int_equal(seteuid(65534), 0);
+        }
+        layers_add(l, "a", "x", "new");
+        layers_add(l, "", "b", "new");
+        assert_int_equal(fchmodat(l->upper_fd, "a", 0, 0), 0);
+        expect_diff(l, "A! a|A b|");
+        if (root)
+                assert_int_equal(seteuid(0), 0);
+}
+
+static void walk_passes_over_temporary_names(void **state) {
+        struct layers *l = *state;
+
+        layers_add(l, "", LAYER_TEMP_PREFIX "0123456789abcdef", "half");
+        expect_diff(l, "");
+}
+
+static void make_levels(struct layers *l, unsigned n) {
+        AUTO_BUF struct buf path = { 0 };
+
+        for (unsigned i = 0; i < n; i++)
+                assert_int_equal(buf_str(&path, i ? "/d" : "d"), 0);
+        layers_mkdir(l, buf_cstr(&path));
+}
+
+static int count(const struct change *c, void *arg) {
+        (void) c;
+        ++*(unsigned *) arg;
+        return 0;
+}
+
+static void walk_stops_below_the_limit_of_levels(void **state) {
+        struct layers *l = *state;
+        unsigned n = 0;
+        struct error err = { 0 };
+
+        make_levels(l, DIFF_DEPTH_MAX);
+        assert_int_equal(diff_walk(l->upper_fd, l->lower_fd, count, &n, &err), 0);
+        assert_int_equal(n, DIFF_DEPTH_MAX);
+        make_levels(l, DIFF_DEPTH_MAX + 1);
+        assert_int_equal(diff_walk(l->upper_fd, l->lower_fd, count, &n, &err), -ELOOP);
+        assert_non_null(strstr(err.msg, "levels"));
+}
+
+static int stop(const struct change *c, void *arg) {
+        (void) c;
+        return ++*(unsigned *) arg == 2 ? -ECANCELED : 0;
+}
+
+static void walk_stops_when_asked(void **state) {
+        struct layers *l = *state;
+        unsigned n = 0;
+
+        layers_add(l, "", "a", "");
+        layers_add(l, "", "b", "");
+        layers_add(l, "", "c", "");
+        assert_int_equal(diff_walk(l->upper_fd, l->lower_fd, stop, &n, NULL), -ECANCELED);
+        assert_int_equal(n, 2);
+}
+
+int main(void) {
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, layers_setup, layers_teardown)
+        const struct CMUnitTest tests[] = {
+                CASE(walk_of_an_empty_upper_is_empty),
+                CASE(walk_names_every_kind_in_byte_order),
+                CASE(walk_passes_over_what_is_equal),
+                CASE(walk_flags_what_the_host_changed),
+                CASE(walk_shows_what_an_opaque_directory_hides),
+                CASE(walk_reports_directory_modes),
+                CASE(walk_never_follows_a_link),
+                CASE(walk_says_what_it_cannot_read),
+                CASE(walk_passes_over_temporary_names),
+                CASE(walk_stops_below_the_limit_of_levels),
+                CASE(walk_stops_when_asked),
+        };
+
+        return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
+}
