@@ -1,0 +1,600 @@
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "fs/fold.h"
+#include "fs/glob.h"
+#include "fs/rules.h"
+#include "runtime/base/cleanup.h"
+
+enum { F = S_IFREG, D = S_IFDIR, L = S_IFLNK };
+enum { A = GUARD_ALLOW, H = GUARD_HOLD, P = GUARD_PROTECT, X = GUARD_HIDE };
+
+static struct rules *compile(const struct rule_def *defs, size_t n, bool fold) {
+        struct rules *rules = NULL;
+        struct error err = { 0 };
+
+        if (rules_new(defs, n, fold, &rules, &err) < 0)
+                fail_msg("rules_new: %s", err.msg);
+        return rules;
+}
+
+static struct rules *compile_builtin(void) {
+        size_t n;
+        const struct rule_def *defs = rules_builtin(&n);
+
+        return compile(defs, n, false);
+}
+
+static void glob_match_is_bytewise(void **state) {
+        static const struct {
+                const char *pat, *name;
+                bool want;
+        } cases[] = {
+                { "a", "a", true },
+                { "a", "b", false },
+                { "a", "ab", false },
+                { "*", "", true },
+                { "*", ".x", true },
+                { "a*", "a", true },
+                { "*a", "ba", true },
+                { "*a", "ab", false },
+                { "a*b*c", "axxbyyc", true },
+                { "a*b*c", "axxcyyb", false },
+                { "?", "", false },
+                { "?", "\xff", true },
+                { "??", "a", false },
+                { "[ab]", "b", true },
+                { "[ab]", "c", false },
+                { "[!ab]", "c", true },
+                { "[^ab]", "a", false },
+                { "[a-c]x", "bx", true },
+                { "[a-c]", "d", false },
+                { "[]]", "]", true },
+                { "[!]]", "]", false },
+                { "[a-]", "-", true },
+                { "[\\]a]", "]", true },
+                { "\\*", "*", true },
+                { "\\*", "x", false },
+                { "[*]", "*", true },
+                { "[*]", "a", false },
+                { "*.sample", "a.sample", true },
+                { "*.sample", "sample", false },
+                { "**", "abc", true },
+                { "a\\?", "a?", true },
+                { "a\\?", "ab", false },
+                { "[\x80-\xff]", "\xc3", true },
+                { "*[0-9]", "a1b2", true },
+                { "*[0-9]", "a1b", false },
+                { "a?c*", "abc", true },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                bool literal;
+
+                assert_int_equal(glob_check(cases[i].pat, strlen(cases[i].pat), &literal, NULL), 0);
+                if (glob_match(cases[i].pat, strlen(cases[i].pat), cases[i].name, strlen(cases[i].name)) !=
+                    cases[i].want)
+                        fail_msg("'%s' against '%s'", cases[i].pat, cases[i].name);
+        }
+}
+
+static void glob_match_is_not_exponential(void **state) {
+        char pat[512], name[1024];
+
+        (void) state;
+        for (size_t i = 0; i + 2 < sizeof(pat); i += 2)
+                memcpy(pat + i, "*a", 2);
+        pat[sizeof(pat) - 2] = 'b';
+        pat[sizeof(pat) - 1] = '\0';
+        memset(name, 'a', sizeof(name));
+        assert_false(glob_match(pat, strlen(pat), name, sizeof(name)));
+}
+
+static void rules_new_rejects(void **state) {
+        static const char *const bad[] = {
+                "",
+                "!a",
+                "/",
+                "a/",
+                "a//b",
+                "//a",
+                "a/./b",
+                "..",
+                "a/..",
+                "./a",
+                "[a",
+                "a[",
+                "[]",
+                "[!]",
+                "[z-a]",
+                "a\\",
+                "{a",
+                "a}",
+                "{a,{b,c}}",
+                "[[:alpha:]]",
+                "{a/,b}",
+                "[a/b]",
+                "\\.",
+                "a\\/b",
+                "{/a,b}/",
+                "[a\\",
+                "a/{}/b",
+                "{,}",
+                "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}",
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                const struct rule_def def = { .path = bad[i], .action = GUARD_HOLD };
+                struct rules *rules = NULL;
+                struct error err = { 0 };
+
+                if (rules_new(&def, 1, false, &rules, &err) != -EINVAL)
+                        fail_msg("'%s' was taken", bad[i]);
+                assert_null(rules);
+                assert_non_null(strstr(err.msg, "guard rule '"));
+        }
+}
+
+static void rules_new_is_bounded(void **state) {
+        static struct rule_def defs[RULES_MAX + 1];
+        static char texts[RULES_MAX + 1][64];
+        struct rules *rules = NULL;
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(defs); i++) {
+                (void) snprintf(texts[i], sizeof(texts[i]), "/a%zu/b/c/{d,e,f,g,h,i,j,k,l,m,n,o,p,q}", i);
+                defs[i] = (struct rule_def){ .path = texts[i], .action = GUARD_HOLD };
+        }
+        assert_int_equal(rules_new(defs, RULES_MAX + 1, false, &rules, NULL), -E2BIG); /* rules */
+        assert_int_equal(rules_new(defs, RULES_MAX, false, &rules, NULL), -E2BIG);     /* nodes */
+        assert_null(rules);
+        assert_int_equal(rules_new(defs, 256, false, &rules, NULL), 0);
+        rules = rules_free(rules);
+}
+
+static void rules_path_follows_the_pattern(void **state) {
+        static const struct {
+                const char *pattern, *path;
+                int want;
+        } cases[] = {
+                { "a/**", "a", A },
+                { "a/**", "a/b", H },
+                { "a/**", "a/b/c", H },
+                { "a/**", "x/a/b", A },
+                { "**/x", "x", H },
+                { "**/x", "a/b/x", H },
+                { "**/x", "xx", A },
+                { "x", "a/b/x", H },
+                { "x", "x/y", H },
+                { "/x", "x", H },
+                { "/x", "a/x", A },
+                { "a/b", "a/b", H },
+                { "a/b", "c/a/b", A },
+                { "a/**/b", "a/b", H },
+                { "a/**/b", "a/x/y/b", H },
+                { "a/**/b", "a/x", A },
+                { "**", "", A },
+                { "**", "a", H },
+                { "/**", "a/b", H },
+                { "*.c", "d/x.c", H },
+                { "*.c", "d/x.h", A },
+                { "a/*/c", "a/b/c", H },
+                { "a/*/c", "a/c", A },
+                { "a/*/c", "a/b/b/c", A },
+                { "{a,b}/c", "b/c", H },
+                { "{a,b}/c", "c/c", A },
+                { "{a/x,b}", "a/x", H },
+                { "{a/x,b}", "b", H },
+                { "{a/x,b}", "z/b", A },
+                { "{a,b}", "z/b", H },
+                { "a{,b}", "ab", H },
+                { "a{,b}", "a", H },
+                { "\\{a,b\\}", "{a,b}", H },
+                { "[{]a", "{a", H },
+                { "a/**/**/b", "a/b", H },
+                { "a/**/**", "a", A },
+                { "a**b", "axxb", H },
+                { "a**b", "a/b", A },
+                { "a,b", "a,b", H },
+                { "X", "x", A },
+                { "\xff*", "\xff\xfe", H },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct rule_def def = { .path = cases[i].pattern, .action = GUARD_HOLD };
+                AUTO_RULES struct rules *rules = compile(&def, 1, false);
+                const struct rules_verdict v = rules_path(rules, cases[i].path, F);
+
+                if ((int) v.action != cases[i].want || v.rule != (cases[i].want == A ? -1 : 0))
+                        fail_msg("'%s' on '%s': %d by %d", cases[i].pattern, cases[i].path, v.action, v.rule);
+        }
+}
+
+static void rules_path_last_match_wins(void **state) {
+        static const struct rule_def defs[] = {
+                { "/secret", GUARD_HIDE },   { "/secret/public", GUARD_ALLOW },
+                { "*.lock", GUARD_PROTECT }, { "/free.lock", GUARD_ALLOW },
+                { "/docs/**", GUARD_HOLD },  { "/docs/*.md", GUARD_ALLOW, false, RULE_FILE },
+        };
+        static const struct {
+                const char *path;
+                mode_t type;
+                int action, rule;
+        } cases[] = {
+                { "secret", D, X, 0 },
+                { "secret/a/b", F, X, 0 },
+                { "secret/public", D, A, 1 },
+                { "secret/public/x", F, A, 1 },
+                { "secret/public/x.lock", F, P, 2 },
+                { "free.lock", F, A, 3 },
+                { "a/free.lock", F, P, 2 },
+                { "docs", D, A, -1 },
+                { "docs/a.md", F, A, 5 },
+                { "docs/a.md", D, H, 4 },
+                { "docs/a.md", L, H, 4 },
+                { "docs/a.md/b", F, H, 4 },
+                { "docs/x", F, H, 4 },
+        };
+        AUTO_RULES struct rules *rules = compile(defs, ARRAY_SIZE(defs), false);
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
+
+                if ((int) v.action != cases[i].action || v.rule != cases[i].rule)
+                        fail_msg("'%s': %d by %d", cases[i].path, v.action, v.rule);
+        }
+        assert_string_equal(rules_text(rules, 2), "*.lock");
+        assert_string_equal(rules_text(rules, -1), "(default)");
+        assert_string_equal(rules_text(rules, -2), "(limit)");
+        assert_string_equal(rules_text(rules, 99), "(default)");
+}
+
+static void rules_verdict_guards_the_way(void **state) {
+        static const struct rule_def defs[] = {
+                { "/hid/den/x", GUARD_HIDE }, { "/a/b/**", GUARD_HOLD },   { "**/c/d", GUARD_PROTECT },
+                { "/e/*/f/g", GUARD_HOLD },   { "/h/**/i/j", GUARD_HOLD }, { "/k/l", GUARD_ALLOW },
+        };
+        static const struct {
+                const char *path;
+                mode_t type;
+                int action;
+        } cases[] = {
+                { "hid", L, P },       { "hid/den", L, P }, { "hid", D, A }, { "hid", F, A },
+                { "hid/den/x", L, X }, { "a", L, H },       { "a/b", L, H }, { "a/b/z", L, H },
+                { "x/y/c", L, P },     { "x/y/c", D, A },   { "e", L, H },   { "e/x", L, A },
+                { "e/x/f", L, A },     { "h", L, H },       { "h/i", L, A }, { "k", L, A },
+                { "b", L, A },
+        };
+        AUTO_RULES struct rules *rules = compile(defs, ARRAY_SIZE(defs), false);
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
+
+                if ((int) v.action != cases[i].action)
+                        fail_msg("'%s': %d by %d", cases[i].path, v.action, v.rule);
+        }
+}
+
+static void fold_name_gives_one_spelling(void **state) {
+        static const struct {
+                const char *name, *want;
+        } cases[] = {
+                { ".GIT", ".git" },
+                { ".g\xe2\x80\x8cit", ".git" },  /* U+200C */
+                { ".git\xef\xbb\xbf", ".git" },  /* U+FEFF */
+                { "HOO\xe2\x84\xaas", "hooks" }, /* U+212A */
+                { "hook\xc5\xbf", "hooks" },     /* U+017F */
+                { "\xc3\x84", "\xc3\xa4" },      /* A with diaeresis */
+                { "\xd0\x96", "\xd0\xb6" },      /* Cyrillic Zhe */
+                { "\xff\xfeX", "\xff\xfex" },    /* not UTF-8 */
+                { "\xc0\xaf", "\xc0\xaf" },      /* overlong */
+                { "\xe2\x80", "\xe2\x80" },      /* cut */
+                { "\xf3\xa0\x81\x81"
+                  "A",
+                  "a" }, /* U+E0041, a tag */
+                { "a\xcd\x8f"
+                  "b",
+                  "ab" }, /* U+034F */
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char out[64];
+                const size_t n = fold_name(cases[i].name, strlen(cases[i].name), out);
+
+                assert_int_equal(n, strlen(cases[i].want));
+                assert_memory_equal(out, cases[i].want, n);
+        }
+}
+
+static void fold_alias_knows_short_names(void **state) {
+        static const struct {
+                const char *name, *literal;
+                bool want;
+        } cases[] = {
+                { "git~1", ".git", true },
+                { "git~9", ".git", true },
+                { "gi7eba~1", ".gitmodules", true },
+                { "gitmod~1", ".gitmodules", true },
+                { "vscode~2", ".vscode", true },
+                { "config~1.tom", "config.toml", true },
+                { "git", ".git", false },
+                { "git~", ".git", false },
+                { "git~x", ".git", false },
+                { "gut~1", ".git", false },
+                { "gitmodules~1", ".gitmodules", false },
+                { "~1", ".git", false },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                if (fold_alias(cases[i].name, strlen(cases[i].name), cases[i].literal,
+                               strlen(cases[i].literal)) != cases[i].want)
+                        fail_msg("'%s' for '%s'", cases[i].name, cases[i].literal);
+        }
+}
+
+static void rules_new_folds_when_asked(void **state) {
+        static const struct rule_def defs[] = { { "/Secret/*.Key", GUARD_HOLD } };
+        AUTO_RULES struct rules *fold = compile(defs, 1, true);
+        AUTO_RULES struct rules *exact = compile(defs, 1, false);
+
+        (void) state;
+        assert_int_equal(rules_path(fold, "Secret/a.Key", F).action, H);
+        assert_int_equal(rules_path(fold, "sECRET/a.kEY", F).action, H);
+        assert_int_equal(rules_path(fold, "secret./a.key .", F).action, H);
+        assert_int_equal(rules_path(fold, "SECRET~1/a.key", F).action, H);
+        assert_int_equal(rules_path(fold, "secre/a.key", F).action, A);
+        assert_int_equal(rules_path(exact, "Secret/a.Key", F).action, H);
+        assert_int_equal(rules_path(exact, "secret/a.Key", F).action, A);
+}
+
+static void rules_builtin_judges(void **state) {
+        static const struct {
+                const char *path;
+                mode_t type;
+                int want;
+        } cases[] = {
+                /* ordinary work */
+                { "Makefile", F, A },
+                { "src/main.c", F, A },
+                { "config", D, A },
+                { "src/config/x", F, A },
+                { "src/hooks", D, A },
+                { "src/hooks/useThing.ts", F, A },
+                { "src/hooks/update", D, A },
+                { "src/hooks/update/index.ts", F, A },
+                { "node_modules/.bin/tsc", L, A },
+                { "a/b", L, A },
+                { ".github/dependabot.yml", F, A },
+                { ".claude/CLAUDE.md", F, A },
+                { ".gitignore", F, A },
+                { ".gitattributes", F, A },
+                { "package.json", F, A },
+                { "x.gitx/y", L, A },
+                { ".git", D, A },
+                { ".git/hooks", D, A },
+                { ".git/HEAD", F, A },
+                { ".git/index", F, A },
+                { ".git/index.lock", F, A },
+                { ".git/config.lock", F, A },
+                { ".git/objects/ab/cdef", F, A },
+                { ".git/refs/heads/main", F, A },
+                { ".git/info/exclude", F, A },
+                { ".git/logs/HEAD", F, A },
+                { ".git/hooks/pre-commit.sample", F, A },
+                { ".git/tAb3xYz", L, A },
+                { ".git/description", F, A },
+                { ".git/modules/lib/HEAD", F, A },
+                { ".git/modules/lib/hooks/update.sample", F, A },
+                { ".git/modules/lib/tAb3xYz", L, A },
+                { ".git/worktrees/w/HEAD", F, A },
+                { ".git/worktrees/w/index", F, A },
+                { ".git/rebase-merge/done", F, A },
+                { "bare.git/HEAD", F, A },
+                { "bare.git/hooks/update.sample", F, A },
+                /* git */
+                { ".git", F, H },
+                { ".git", L, H },
+                { "sub/.git", F, H },
+                { "a/b/.git", L, H },
+                { ".git/hooks", L, H },
+                { ".git/info", L, H },
+                { ".git/objects", L, H },
+                { ".git/HEAD", L, H },
+                { ".git/objects/ab/cd", L, H },
+                { ".git/hooks/pre-commit", F, H },
+                { ".git/hooks/pre-commit", L, H },
+                { ".git/hooks/x/y", F, H },
+                { ".git/hooks/x.sample", L, H },
+                { ".git/hooks/x.sample", D, H },
+                { ".git/hooks/x.sample/pre-commit", F, H },
+                { ".git/config", F, H },
+                { ".git/config", L, H },
+                { ".git/config.worktree", F, H },
+                { ".git/info/attributes", F, H },
+                { "a/b/.git/config", F, H },
+                { ".git/modules/lib/config", F, H },
+                { ".git/modules/lib", L, H },
+                { ".git/modules", L, H },
+                { ".git/modules/a/modules/b/config", F, H },
+                { ".git/modules/a/hooks/update", F, H },
+                { ".git/modules/a/hooks", L, H },
+                { ".git/commondir", F, H },
+                { ".git/modules/a/commondir", F, H },
+                { ".git/worktrees/w/commondir", F, H },
+                { ".git/worktrees/w/gitdir", F, H },
+                { ".git/worktrees/w/config.worktree", F, H },
+                { ".git/worktrees", L, H },
+                { ".git/worktrees/w", L, H },
+                { ".git/objects/info/alternates", F, H },
+                { ".git/modules/m/objects/info/alternates", F, H },
+                { ".git/rebase-merge/git-rebase-todo", F, H },
+                { ".git/worktrees/w/rebase-merge/git-rebase-todo", F, H },
+                { ".git/rebase-merge/strategy", F, H },
+                { ".git/sequencer/opts", F, H },
+                { ".git/remotes/x", F, H },
+                { ".git/branches/x", F, H },
+                { ".gitmodules", F, H },
+                { "sub/.gitmodules", F, H },
+                /* a git directory of another name */
+                { "x/config", F, H },
+                { "x/config", L, H },
+                { "x/hooks", L, H },
+                { "x/hooks/pre-commit", F, H },
+                { "x/hooks/post-checkout", L, H },
+                { "x/commondir", F, H },
+                { "x/objects/info/alternates", F, H },
+                { "bare.git/hooks/new-hook", F, H },
+                { "bare.git/config", F, H },
+                { "bare.git/objects", L, H },
+                /* other spellings */
+                { ".GIT", F, H },
+                { ".Git/Config", F, H },
+                { ".GIT/HOOKS/PRE-COMMIT", F, H },
+                { "git~1/config", F, H },
+                { ".git./config", F, H },
+                { ".git /hooks/update", F, H },
+                { ".g\xe2\x80\x8cit/config", F, H },
+                { ".git/hoo\xe2\x84\xaas/x", F, H },
+                { "GIT~1/hooks/x", F, H },
+                { ".GITMODULES", F, H },
+                { ".VSCode/tasks.json", F, H },
+                /* the rest */
+                { ".hg/hgrc", F, H },
+                { ".hg", L, H },
+                { ".jj/repo/config.toml", F, H },
+                { ".envrc", F, H },
+                { "a/.envrc", F, H },
+                { ".vscode/tasks.json", F, H },
+                { ".vscode", L, H },
+                { ".vscode", D, A },
+                { "x.code-workspace", F, H },
+                { ".idea/workspace.xml", F, H },
+                { ".devcontainer/a", F, H },
+                { ".devcontainer.json", F, H },
+                { ".mcp.json", F, H },
+                { ".claude/settings.json", F, H },
+                { ".claude/settings.local.json", F, H },
+                { ".claude/hooks/a", F, H },
+                { ".claude", L, H },
+                { ".claude/agents/x.md", F, H },
+                { ".claude/commands/x.md", F, H },
+                { ".cursor/mcp.json", F, H },
+                { ".gitlab-ci.yml", F, H },
+                { ".github/workflows/ci.yml", F, H },
+                { ".github", L, H },
+                { ".github/workflows", L, H },
+                { ".pre-commit-config.yaml", F, H },
+                { ".husky/pre-commit", F, H },
+                { ".npmrc", F, H },
+                { ".yarnrc", F, H },
+                { ".yarnrc.yml", F, H },
+                { ".cargo/config.toml", F, H },
+                { ".cargo/config", F, H },
+                { ".cargo", L, H },
+                { ".cofferdam.yaml", F, H },
+                { "a/.cofferdam.yaml", F, H },
+        };
+        AUTO_RULES struct rules *rules = compile_builtin();
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
+
+                if ((int) v.action != cases[i].want)
+                        fail_msg("'%s' (%o): %d by '%s'", cases[i].path, cases[i].type, v.action,
+                                 rules_text(rules, v.rule));
+        }
+}
+
+static void rules_rebase_moves_the_root(void **state) {
+        AUTO_RULES struct rules *rules = compile_builtin();
+
+        (void) state;
+        assert_int_equal(rules_rebase(rules, "x/.git"), 0);
+        assert_int_equal(rules_path(rules, "hooks/new", F).action, H);
+        assert_int_equal(rules_path(rules, "hooks", L).action, H);
+        assert_int_equal(rules_path(rules, "worktrees/w/gitdir", F).action, H);
+        assert_int_equal(rules_path(rules, "HEAD", F).action, A);
+        assert_int_equal(rules_path(rules, "", D).action, A);
+        assert_int_equal(rules_path(rules, "", L).action, H);
+}
+
+static void rules_step_gives_equal_states_for_equal_futures(void **state) {
+        AUTO_RULES struct rules *rules = compile_builtin();
+        const rules_state src = rules_step(rules, RULES_ROOT, "src", 3);
+
+        (void) state;
+        assert_int_equal(src, rules_step(rules, RULES_ROOT, "doc", 3));
+        assert_int_equal(src, rules_step(rules, src, "deep", 4));
+        assert_int_not_equal(src, rules_step(rules, RULES_ROOT, ".git", 4));
+        assert_int_equal(rules_step(rules, src, ".git", 4), rules_step(rules, RULES_ROOT, ".git", 4));
+}
+
+static void rules_step_fails_closed(void **state) {
+        char name[RULES_NAME_MAX + 1];
+        AUTO_RULES struct rules *rules = compile_builtin();
+        rules_state s;
+
+        (void) state;
+        memset(name, 'a', sizeof(name));
+        s = rules_step(rules, RULES_ROOT, name, RULES_NAME_MAX);
+        assert_int_equal(rules_verdict(rules, s, F).action, A);
+        s = rules_step(rules, RULES_ROOT, name, RULES_NAME_MAX + 1);
+        assert_int_equal(rules_verdict(rules, s, F).action, P);
+        assert_int_equal(rules_verdict(rules, s, F).rule, -2);
+        assert_int_equal(rules_step(rules, s, "x", 1), s);
+        assert_int_equal(rules_verdict(rules, 4000000000U, F).action, P);
+}
+
+/* Each "**" between two letters doubles the sets that names can make. */
+static void rules_step_is_bounded(void **state) {
+        static const struct rule_def defs[] = { { "**/a/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/*/x", GUARD_HOLD } };
+        AUTO_RULES struct rules *rules = compile(defs, 1, false);
+        rules_state s = RULES_ROOT;
+        uint32_t rng = 1;
+
+        (void) state;
+        for (int i = 0; i < 4000000 && s != RULES_STATES_MAX; i++) {
+                rng = rng * 1664525U + 1013904223U;
+                s = rules_step(rules, s, rng >> 31 ? "a" : "b", 1);
+        }
+        assert_int_equal(s, RULES_STATES_MAX);
+        assert_int_equal(rules_verdict(rules, s, F).action, P);
+}
+
+int main(void) {
+        static const struct CMUnitTest tests[] = {
+                cmocka_unit_test(glob_match_is_bytewise),
+                cmocka_unit_test(glob_match_is_not_exponential),
+                cmocka_unit_test(rules_new_rejects),
+                cmocka_unit_test(rules_new_is_bounded),
+                cmocka_unit_test(rules_path_follows_the_pattern),
+                cmocka_unit_test(rules_path_last_match_wins),
+                cmocka_unit_test(rules_verdict_guards_the_way),
+                cmocka_unit_test(fold_name_gives_one_spelling),
+                cmocka_unit_test(fold_alias_knows_short_names),
+                cmocka_unit_test(rules_new_folds_when_asked),
+                cmocka_unit_test(rules_builtin_judges),
+                cmocka_unit_test(rules_rebase_moves_the_root),
+                cmocka_unit_test(rules_step_gives_equal_states_for_equal_futures),
+                cmocka_unit_test(rules_step_fails_closed),
+                cmocka_unit_test(rules_step_is_bounded),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
