@@ -30,6 +30,7 @@ enum host_state { HOST_STATE_AUTO, HOST_STATE_NONE, HOST_STATE_COUNT };
 enum network_mode { NETWORK_NONE, NETWORK_ALLOWLIST, NETWORK_DENYLIST, NETWORK_OPEN, NETWORK_MODE_COUNT };
 enum isolation { ISOLATION_STRICT, ISOLATION_DEGRADE, ISOLATION_COUNT };
 enum mount_type { MOUNT_BIND, MOUNT_TMPFS, MOUNT_OVERLAY, MOUNT_CACHE, MOUNT_TYPE_COUNT };
+enum workspace_engine { ENGINE_AUTO, ENGINE_FUSE, ENGINE_OVERLAY, WORKSPACE_ENGINE_COUNT };
 enum guard_do { GUARD_ALLOW, GUARD_HOLD, GUARD_PROTECT, GUARD_HIDE, GUARD_DO_COUNT };
 
 /** struct spec_rule - one guard rule, in the order given (last match wins) */
@@ -69,7 +70,8 @@ struct spec_env {
 struct spec {
         uint64_t version; /* 1 */
         enum spec_mode mode;
-        char *driver;
+        char *driver;   /* one of the words of the key table */
+        bool host_root; /* the host's root was asked for by name */
         char *name;
         char *user; /* "UID[:GID]" or a name */
         enum isolation isolation;
@@ -79,6 +81,7 @@ struct spec {
                 char *target; /* absolute; NULL: the same path */
                 enum workspace_mode mode;
                 enum cache_mode cache;
+                enum workspace_engine engine;
         } workspace;
         struct {
                 struct spec_rule *rules;
@@ -102,6 +105,11 @@ struct spec {
         struct {
                 enum network_mode mode;
         } network;
+        struct {
+                char *seccomp; /* "default" */
+                bool nested_userns;
+                bool no_new_privs;
+        } security;
         char **allow_sensitive; /* refused bind sources that the operator allows by exact path */
         size_t n_allow_sensitive;
         enum spec_tier *tier_of; /* per key of spec_keys[]: who said it; owned, spec_key_count() entries */
@@ -109,7 +117,7 @@ struct spec {
 
 /**
  * struct spec_env_view - what the reader may know of the caller (getenv happens in cli only)
- * @home: absolute home directory of the operator, for "~/"; borrowed
+ * @home: absolute home directory of the operator, for "~/"; NULL when there is none; borrowed
  * @cwd:  absolute current directory, for relative host paths; NULL when it was deleted; borrowed
  */
 struct spec_env_view {
@@ -120,26 +128,43 @@ struct spec_env_view {
 /** spec_new() - the built-in defaults. @ret: caller frees with spec_free(). Return: 0, -ENOMEM. */
 int spec_new(struct spec **ret, struct error *err) __attribute__((warn_unused_result));
 
-/** spec_free() - accepts NULL. Return: NULL. */
+/** spec_copy() - a deep copy. @ret: caller frees with spec_free(). Return: 0, -ENOMEM. */
+int spec_copy(const struct spec *spec, struct spec **ret, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** spec_free() - accepts NULL and half-built objects. Return: NULL. */
 struct spec *spec_free(struct spec *spec);
+
+/** spec_tier_name() - the word for @tier in messages and dumps. Static. */
+const char *spec_tier_name(enum spec_tier tier);
 
 /**
  * spec_merge_file() - read a YAML or JSON file over @spec
+ * @path: a regular file; the name decides: *.json is JSON, everything else YAML
  * @tier: TIER_CONFIG, TIER_WORKFLOW or TIER_FLAG (a --spec of the operator); a key that the tier may not set
  * is an error that names key, file and line
  * @spec: changed on success only
  * Scalars replace, lists append (rules, seeds, mounts), env merges by name.
- * Return: 0, -EINVAL (syntax, unknown or duplicate key, bad value, wrong type), -EPERM (tier), -EFBIG (above
- * 1 MiB), -errno of the open.
+ * Return: 0, -EINVAL (syntax, unknown or duplicate key, bad value, wrong type, not a regular file),
+ * -EPERM (tier), -EFBIG (above 1 MiB), -ENOTSUP (a form this build cannot do), -errno of the open.
  */
 int spec_merge_file(struct spec *spec, const char *path, enum spec_tier tier,
                     const struct spec_env_view *view, struct error *err) __attribute__((warn_unused_result));
 
 /**
- * spec_validate() - the checks across keys that need no host: legal combinations, targets, names
- * Return: 0, -EINVAL, or -ENOTSUP for what no driver of this build can do (the message names the key).
+ * spec_merge_bytes() - spec_merge_file() of bytes that are read already
+ * @name: of the file, for messages and for the choice between YAML and JSON
  */
-int spec_validate(const struct spec *spec, struct error *err) __attribute__((warn_unused_result));
+int spec_merge_bytes(struct spec *spec, const char *name, const char *data, size_t len, enum spec_tier tier,
+                     const struct spec_env_view *view, struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * spec_validate() - the checks across keys that need no host: legal combinations, targets, names
+ * Return: 0, -EINVAL, or -ENOTSUP for what no driver of this build can do: "CAPABILITY_UNSUPPORTED: KEY:
+ * ...".
+ */
+int spec_validate(const struct spec *spec, const struct spec_env_view *view, struct error *err)
+        __attribute__((warn_unused_result));
 
 #define AUTO_SPEC __attribute__((cleanup(auto_spec)))
 static inline void auto_spec(struct spec **p) {

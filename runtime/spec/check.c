@@ -1,0 +1,82 @@
+#include "runtime/spec/check.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "runtime/base/parse.h"
+
+static const char digits[] = "0123456789";
+static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+static bool only(const char *text, const char *more) {
+        for (; *text; text++)
+                if (!strchr(digits, *text) && !strchr(letters, *text) && !strchr(more, *text))
+                        return false;
+        return true;
+}
+
+const char *check_name(const char *text) {
+        if (*text && strlen(text) <= 64 && *text != '.' && *text != '-' && only(text, "_.-"))
+                return NULL;
+        return "must be 1 to 64 letters, digits, '_', '.' or '-', and not begin with '.' or '-'";
+}
+
+/* The last number is "no id" for the kernel. */
+static bool is_id(const char *text) {
+        uint64_t id;
+
+        return strlen(text) <= 10 && parse_u64(text, 0, UINT32_MAX - 1, &id) == 0;
+}
+
+const char *check_user(const char *text) {
+        const char *colon = strchr(text, ':');
+        char uid[16];
+
+        if (colon) {
+                const size_t n = (size_t) (colon - text);
+
+                if (n < sizeof(uid)) {
+                        memcpy(uid, text, n);
+                        uid[n] = '\0';
+                        if (is_id(uid) && is_id(colon + 1))
+                                return NULL;
+                }
+        } else if (is_id(text)) {
+                return NULL;
+        } else if (*text && strlen(text) <= 32 && (*text == '_' || strchr(letters, *text)) &&
+                   only(text, "_.-")) {
+                return NULL;
+        }
+        return "must be UID, UID:GID (0 to 4294967294) or the name of an account";
+}
+
+const char *check_env_name(const char *text) {
+        if (!*text)
+                return "must not be empty";
+        for (; *text; text++)
+                if ((unsigned char) *text <= ' ' || *text == 0x7f || *text == '=')
+                        return "must not contain '=', blanks or control characters";
+        return NULL;
+}
+
+const char *check_env_value(const char *text) {
+        return strchr(text, '\n') ? "must be one line" : NULL;
+}
+
+const char *check_glob(const char *text) {
+        if (!*text)
+                return "must not be empty";
+        return strpbrk(text, "\r\n") ? "must be one line" : NULL;
+}
+
+const char *check_cpus(const char *text) {
+        const size_t whole = strspn(text, digits);
+        const char *rest = text + whole;
+
+        if (*rest == '.')
+                rest += 1 + strspn(rest + 1, digits);
+        if (whole >= 1 && whole <= 4 && !*rest && strspn(text, "0.") < strlen(text) &&
+            text[strlen(text) - 1] != '.' && strlen(text) <= whole + 4)
+                return NULL;
+        return "must be a number above 0 such as 2 or 1.5";
+}

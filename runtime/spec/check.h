@@ -1,0 +1,22 @@
+/*
+ * check.h - the form of single values, by name from the key table
+ *
+ * Each function returns NULL when @text is well formed, else what it must be ("must be ..."), static.
+ */
+#pragma once
+
+/* MAX_ARG_STRLEN of the kernel: what execve(2) takes as one string, with its NUL */
+enum { CHECK_ENV_MAX = 131072 };
+
+/** check_name() - a run's name: letters, digits, '_', '.' and '-', not '.' or '-' first */
+const char *check_name(const char *text);
+/** check_user() - UID, UID:GID or an account's name */
+const char *check_user(const char *text);
+/** check_env_name() - no '=', no blank and no control character */
+const char *check_env_name(const char *text);
+/** check_env_value() - one line */
+const char *check_env_value(const char *text);
+/** check_glob() - one line, not empty */
+const char *check_glob(const char *text);
+/** check_cpus() - a number with at most 3 decimals, above 0 */
+const char *check_cpus(const char *text);

@@ -1,0 +1,207 @@
+#include "runtime/spec/itemtext.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/check.h"
+
+/* Sets field @name of @item to @text, which is part of @whole. */
+static int part_set(void *item, enum section section, const char *name, const char *text,
+                    const struct node *whole, const struct source *src, struct error *err) {
+        struct node part = *whole;
+        const struct key *key = key_find(section, name);
+        AUTO_FREE char *copy = strdup(text);
+
+        if (!copy)
+                return error_set(err, -ENOMEM, "out of memory");
+        part.kind = NODE_SCALAR;
+        part.text = copy;
+        part.quoted = key->type != KEY_BOOL; /* a part has no quotes of its own */
+        return value_set(item, key, &part, src, err);
+}
+
+int item_path_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+        return value_set(item, key_find(ITEM_PATH, "path"), node, src, err);
+}
+
+int item_seed_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+        AUTO_FREE char *from = strdup(node->text);
+        char *colon;
+        int r;
+
+        if (!from)
+                return error_set(err, -ENOMEM, "out of memory");
+        colon = strchr(from, ':');
+        if (colon) {
+                *colon = '\0';
+                if (strchr(colon + 1, ':'))
+                        return source_error(
+                                src, node, err, -EINVAL,
+                                "'%s' must be PATH or PATH:TARGET; a path with ':' can be written in a file",
+                                ESC(node->text));
+                r = part_set(item, ITEM_SEED, "to", colon + 1, node, src, err);
+                if (r < 0)
+                        return r;
+        }
+        return part_set(item, ITEM_SEED, "from", from, node, src, err);
+}
+
+/* docker's and podman's names for the fields of a mount */
+static const struct {
+        const char *name;
+        const char *key;
+} mount_fields[] = {
+        { "type", "type" },  { "source", "source" },      { "src", "source" },        { "target", "target" },
+        { "dst", "target" }, { "destination", "target" }, { "readonly", "readonly" }, { "ro", "readonly" },
+        { "size", "size" },  { "tmpfs-size", "size" },
+};
+
+static const char *mount_key(const char *name, const char **ret_near) {
+        const char *names[ARRAY_SIZE(mount_fields)];
+
+        for (size_t i = 0; i < ARRAY_SIZE(mount_fields); i++) {
+                if (strcmp(mount_fields[i].name, name) == 0)
+                        return mount_fields[i].key;
+                names[i] = mount_fields[i].name;
+        }
+        *ret_near = suggest_name(name, names, ARRAY_SIZE(names));
+        return NULL;
+}
+
+/* One FIELD[=VALUE]. @seen: bit per row of item_keys[] */
+static int mount_field(struct spec_mount *mount, char *field, unsigned long long *seen,
+                       const struct node *node, const struct source *src, struct error *err) {
+        char *value = strchr(field, '=');
+        const char *name, *near = NULL;
+        unsigned long long bit;
+
+        if (value)
+                *value++ = '\0';
+        name = mount_key(field, &near);
+        if (!name)
+                return source_error(src, node, err, -EINVAL, "unknown field '%s'%s%s%s", ESC(field),
+                                    near ? ", did you mean '"
+                                         : ": known are type, source, target, readonly, size",
+                                    near ? near : "", near ? "'?" : "");
+        bit = 1ULL << (key_find(ITEM_MOUNT, name) - item_keys);
+        if (*seen & bit)
+                return source_error(src, node, err, -EINVAL, "field '%s' is given twice", name);
+        *seen |= bit;
+        if (!value && strcmp(name, "readonly") != 0)
+                return source_error(src, node, err, -EINVAL, "field '%s' needs a value: %s=..", name, name);
+        return part_set(mount, ITEM_MOUNT, name, value ? value : "true", node, src, err);
+}
+
+int item_mount_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+        AUTO_FREE char *text = strdup(node->text);
+        unsigned long long seen = 0;
+        char *rest = text;
+
+        if (!text)
+                return error_set(err, -ENOMEM, "out of memory");
+        while (rest) {
+                char *field = strsep(&rest, ",");
+                int r;
+
+                r = mount_field(item, field, &seen, node, src, err);
+                if (r < 0)
+                        return r;
+        }
+        if (!(seen & 1ULL << (key_find(ITEM_MOUNT, "type") - item_keys)))
+                return source_error(src, node, err, -EINVAL,
+                                    "a mount needs 'type=bind', 'type=tmpfs' or 'type=cache'");
+        return 0;
+}
+
+/* which fields each type of mount takes: 'y'es, 'n'o, 'o'ptional */
+static const struct {
+        char source, target, size, readonly;
+} mount_rules[] = {
+        [MOUNT_BIND] = { 'y', 'y', 'n', 'o' },
+        [MOUNT_TMPFS] = { 'n', 'y', 'o', 'n' },
+        [MOUNT_OVERLAY] = { 'y', 'y', 'n', 'n' },
+        [MOUNT_CACHE] = { 'y', 'o', 'n', 'o' },
+};
+static_assert(ARRAY_SIZE(mount_rules) == MOUNT_TYPE_COUNT, "mount_rules[] and enum mount_type differ");
+
+int item_mount_check(void *item, const struct node *node, const struct source *src, struct error *err) {
+        struct spec_mount *mount = item;
+        const char *type = key_find(ITEM_MOUNT, "type")->words[mount->type].name;
+        const struct {
+                const char *name;
+                char rule;
+                bool given;
+        } fields[] = {
+                { "source", mount_rules[mount->type].source, mount->source },
+                { "target", mount_rules[mount->type].target, mount->target },
+                { "size", mount_rules[mount->type].size, mount->size },
+                { "readonly", mount_rules[mount->type].readonly, mount->readonly },
+        };
+        int r = 0;
+
+        if (node->kind == NODE_MAP && !node_child(node, "type"))
+                return source_error(src, node, err, -EINVAL, "a mount needs 'type': bind, tmpfs or cache");
+        for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+                if (fields[i].rule == 'y' && !fields[i].given)
+                        return source_error(src, node, err, -EINVAL, "a mount of type %s needs '%s'", type,
+                                            fields[i].name);
+                if (fields[i].rule == 'n' && fields[i].given)
+                        return source_error(src, node, err, -EINVAL, "a mount of type %s has no '%s'", type,
+                                            fields[i].name);
+        }
+        if (mount->type == MOUNT_CACHE) {
+                mount->readonly = true;
+                if (!mount->target)
+                        r = part_set(mount, ITEM_MOUNT, "target", mount->source, node, src, err);
+        }
+        return r;
+}
+
+int item_env_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+        AUTO_FREE char *name = strdup(node->text);
+        char *value;
+        int r;
+
+        if (!name)
+                return error_set(err, -ENOMEM, "out of memory");
+        value = strchr(name, '=');
+        if (value)
+                *value++ = '\0';
+        r = part_set(item, ITEM_ENV, "name", name, node, src, err);
+        if (r < 0 || !value)
+                return r;
+        r = part_set(item, ITEM_ENV, "value", value, node, src, err);
+        return r == -ENOMEM ? r : r < 0 ? error_wrap(err, r, "variable '%s'", ESC(name)) : 0;
+}
+
+int item_env_pair(struct spec_env *env, const struct node *node, const struct source *src,
+                  struct error *err) {
+        int r;
+
+        r = part_set(env, ITEM_ENV, "name", node->name, node, src, err);
+        if (r < 0 || (node->kind == NODE_SCALAR && node_is_null(node)))
+                return r;
+        return value_set(env, key_find(ITEM_ENV, "value"), node, src, err);
+}
+
+int item_env_check(void *item, const struct node *node, const struct source *src, struct error *err) {
+        const struct spec_env *env = item;
+
+        if (!env->name)
+                return source_error(src, node, err, -EINVAL, "a variable needs 'name'");
+        if (strlen(env->name) + (env->value ? strlen(env->value) : 0) + 2 > CHECK_ENV_MAX)
+                return source_error(src, node, err, -EINVAL,
+                                    "variable '%s' is too long: at most %d bytes with its value",
+                                    ESC(env->name), CHECK_ENV_MAX - 2);
+        if (!env->value && trust_of(src->tier) < TRUST_OPERATOR)
+                return source_error(src, node, err, -EPERM,
+                                    "variable '%s' has no value: only the operator may pass one on from the "
+                                    "caller's environment",
+                                    ESC(env->name));
+        return 0;
+}

@@ -1,0 +1,383 @@
+/*
+ * DOC: theory of operation
+ *
+ * One row per key. The readers (yaml.c, jsontree.c, merge.c), the flags (flags.c), the help text, the schema
+ * (schema.c) and the manual are driven by these rows; a test compares the generated files with the tables.
+ * A row with @instead is a key that later versions act on: it is read and checked like any other, and refused
+ * by spec_validate() unless it says what this version does anyway (@fallback).
+ */
+#include "runtime/spec/keys.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/suggest.h"
+#include "runtime/spec/check.h"
+
+#define AT(field) .offset = (int) offsetof(struct spec, field)
+#define LIST(array, n) \
+        .offset = (int) offsetof(struct spec, array), .count_offset = (int) offsetof(struct spec, n)
+#define NOWHERE         .offset = KEY_NO_STORE
+#define IN(item, field) .offset = (int) offsetof(struct item, field)
+#define NAMES_MAX       64
+
+static_assert(sizeof(enum spec_mode) == sizeof(unsigned int), "KEY_ENUM is stored as unsigned int");
+static_assert((int) SECTION_COUNT == (int) ITEM_RULE, "items follow the sections");
+
+static const struct word mode_words[] = {
+        [MODE_NONE] = { .name = "none", .trust = TRUST_OPERATOR },
+        [MODE_AUTO] = { .name = "auto" },
+        [MODE_INLINE] = { .name = "inline" },
+        [MODE_COUNT] = { 0 },
+};
+static const struct word driver_words[] = {
+        { .name = "auto" },
+        { .name = "native" },
+        { .name = "docker", .instead = "use 'native' or 'auto'" },
+        { .name = "podman", .instead = "use 'native' or 'auto'" },
+        { .name = "kubernetes", .instead = "use 'native' or 'auto'" },
+        { .name = "noop", .trust = TRUST_OPERATOR },
+        { 0 },
+};
+static const struct word isolation_words[] = {
+        [ISOLATION_STRICT] = { .name = "strict" },
+        [ISOLATION_DEGRADE] = { .name = "degrade" },
+        [ISOLATION_COUNT] = { 0 },
+};
+static const struct word workspace_mode_words[] = {
+        [WORKSPACE_DIRECT] = { .name = "direct" },
+        [WORKSPACE_STAGED] = { .name = "staged", .instead = "use 'direct' or 'ro'" },
+        [WORKSPACE_COW] = { .name = "cow", .instead = "use 'direct' or 'ro'" },
+        [WORKSPACE_RO] = { .name = "ro" },
+        [WORKSPACE_MODE_COUNT] = { 0 },
+};
+static const struct word cache_words[] = {
+        [CACHE_SHARED] = { .name = "shared" },
+        [CACHE_EXCLUSIVE] = { .name = "exclusive", .instead = "use 'shared'" },
+        [CACHE_MODE_COUNT] = { 0 },
+};
+static const struct word engine_words[] = {
+        [ENGINE_AUTO] = { .name = "auto" },
+        [ENGINE_FUSE] = { .name = "fuse" },
+        [ENGINE_OVERLAY] = { .name = "overlay", .instead = "use 'auto' or 'fuse'" },
+        [WORKSPACE_ENGINE_COUNT] = { 0 },
+};
+static const struct word land_words[] = {
+        { .name = "command" }, { .name = "success" }, { .name = "stop" }, { 0 }
+};
+static const struct word host_state_words[] = {
+        [HOST_STATE_AUTO] = { .name = "auto" },
+        [HOST_STATE_NONE] = { .name = "none" },
+        [HOST_STATE_COUNT] = { 0 },
+};
+static const struct word network_words[] = {
+        [NETWORK_NONE] = { .name = "none" },
+        [NETWORK_ALLOWLIST] = { .name = "allowlist", .instead = "use 'none' or 'open'" },
+        [NETWORK_DENYLIST] = { .name = "denylist", .instead = "use 'none' or 'open'" },
+        [NETWORK_OPEN] = { .name = "open" },
+        [NETWORK_MODE_COUNT] = { 0 },
+};
+static const struct word do_words[] = {
+        [GUARD_ALLOW] = { .name = "allow" },
+        [GUARD_HOLD] = { .name = "hold" },
+        [GUARD_PROTECT] = { .name = "protect" },
+        [GUARD_HIDE] = { .name = "hide" },
+        [GUARD_DO_COUNT] = { 0 },
+};
+static const struct word mount_words[] = {
+        [MOUNT_BIND] = { .name = "bind" },
+        [MOUNT_TMPFS] = { .name = "tmpfs" },
+        [MOUNT_OVERLAY] = { .name = "overlay", .instead = "use 'bind' with readonly, or 'cache'" },
+        [MOUNT_CACHE] = { .name = "cache" },
+        [MOUNT_TYPE_COUNT] = { 0 },
+};
+
+const struct key spec_keys[] = {
+        { SECTION_ROOT, "version", KEY_NUMBER, AT(version), .min = 1, .max = 1, .fallback = "1",
+          .help = "version of this format" },
+        { SECTION_ROOT, "mode", KEY_ENUM, AT(mode), .words = mode_words, .fallback = "auto", .flag = "mode",
+          .metavar = "MODE", .trust = TRUST_WORKFLOW,
+          .help = "auto: isolate, or degrade and say so; inline: exactly this or refuse; none: no sandbox" },
+        { SECTION_ROOT, "driver", KEY_WORD, AT(driver), .words = driver_words, .fallback = "auto",
+          .flag = "driver", .letter = 'd', .metavar = "NAME", .trust = TRUST_WORKFLOW,
+          .help = "who builds the sandbox" },
+        { SECTION_ROOT, "isolation", KEY_ENUM, AT(isolation), .words = isolation_words, .fallback = "strict",
+          .flag = "isolation", .metavar = "LEVEL", .trust = TRUST_WORKFLOW,
+          .help = "strict: refuse when the host cannot do what was asked; degrade: do with less and say so" },
+        { SECTION_ROOT, "name", KEY_STRING, AT(name), .max = 64, .check = check_name, .flag = "name",
+          .metavar = "NAME", .trust = TRUST_WORKFLOW, .help = "a name for the run, for ps, diff and apply" },
+        { SECTION_ROOT, "image", KEY_STRING, NOWHERE, .min = 1, .flag = "image", .metavar = "REF",
+          .instead = "leave it out to use the host's root, read-only",
+          .help = "root of the sandbox: an image" },
+        { SECTION_ROOT, "rootfs", KEY_PATH, NOWHERE, .flag = "rootfs", .metavar = "DIR",
+          .trust = TRUST_WORKFLOW, .instead = "leave it out to use the host's root, read-only",
+          .help = "root of the sandbox: a directory" },
+        { SECTION_ROOT, "host_root", KEY_BOOL, AT(host_root), .fallback = "false", .flag = "host-root",
+          .trust = TRUST_WORKFLOW,
+          .help = "root of the sandbox: the host's, read-only; what happens anyway when no other is given" },
+        { SECTION_ROOT, "user", KEY_STRING, AT(user), .max = 64, .check = check_user, .flag = "user",
+          .letter = 'u', .metavar = "UID[:GID]|NAME", .trust = TRUST_WORKFLOW,
+          .help = "who the command is; not given: the caller" },
+        { SECTION_ROOT, "keep", KEY_BOOL, AT(keep), .fallback = "false", .flag = "keep",
+          .trust = TRUST_WORKFLOW,
+          .help = "keep the run's directory at its end also when it holds no changes" },
+        { SECTION_ROOT, "host_state", KEY_ENUM, AT(host_state), .words = host_state_words, .fallback = "auto",
+          .flag = "host-state", .metavar = "WHICH", .trust = TRUST_WORKFLOW,
+          .help = "auto: git identity and agent settings of the caller are seeded; none: git name and e-mail "
+                  "only" },
+        { SECTION_ROOT, "mounts", KEY_MOUNTS, LIST(mounts, n_mounts), .max = 256, .flag = "mount",
+          .metavar = "STRING",
+          .help = "a further mount: type=bind|tmpfs|cache, source=, target=, readonly, size=, joined by "
+                  "commas" },
+        { SECTION_ROOT, "allow_sensitive", KEY_PATHS, LIST(allow_sensitive, n_allow_sensitive), .max = 64,
+          .flag = "allow-sensitive", .metavar = "PATH", .trust = TRUST_OPERATOR,
+          .help = "a bind source that is refused by default, allowed by its exact path" },
+        { SECTION_ROOT, "env", KEY_ENV, LIST(env, n_env), .max = 4096, .flag = "env", .letter = 'e',
+          .metavar = "NAME[=VALUE]",
+          .help = "a variable for the command; without a value it is taken from the caller's environment" },
+        { SECTION_ROOT, "post_create", KEY_STRING, NOWHERE, .min = 1, .flag = "post-create",
+          .metavar = "SNIPPET", .max = 65536, .instead = "run it as part of the command",
+          .help = "shell commands to run once before the first command" },
+        { SECTION_ROOT, "secrets", KEY_TREE, NOWHERE, .flag = "secret", .metavar = "NAME=SOURCE",
+          .trust = TRUST_WORKFLOW, .instead = "pass what the command may see with '--env'", .secret = true,
+          .help = "credentials and how they reach the command" },
+        { SECTION_ROOT, "kubernetes", KEY_TREE, NOWHERE, .trust = TRUST_WORKFLOW, .instead = "leave it out",
+          .help = "settings of the kubernetes driver" },
+
+        { SECTION_BUILD, "dockerfile", KEY_PATH, NOWHERE, .instead = "leave 'build' out",
+          .help = "file to build the image from" },
+        { SECTION_BUILD, "context", KEY_PATH, NOWHERE, .instead = "leave 'build' out",
+          .help = "directory the build may read" },
+        { SECTION_BUILD, "args", KEY_TREE, NOWHERE, .instead = "leave 'build' out", .secret = true,
+          .help = "build arguments" },
+
+        { SECTION_WORKSPACE, "source", KEY_PATH, AT(workspace.source), .flag = "workspace", .letter = 'w',
+          .metavar = "DIR", .trust = TRUST_WORKFLOW,
+          .help = "the directory to work on; not given: the current one" },
+        { SECTION_WORKSPACE, "target", KEY_TARGET, AT(workspace.target), .flag = "workspace-target",
+          .metavar = "DIR", .trust = TRUST_WORKFLOW, .help = "its path inside; not given: the same path" },
+        { SECTION_WORKSPACE, "mode", KEY_ENUM, AT(workspace.mode), .words = workspace_mode_words,
+          .fallback = "direct", .flag = "workspace-mode", .metavar = "MODE", .trust = TRUST_WORKFLOW,
+          .help = "direct: writes land at once, but for the guard's rules; ro: read-only" },
+        { SECTION_WORKSPACE, "cache", KEY_ENUM, AT(workspace.cache), .words = cache_words,
+          .fallback = "shared", .trust = TRUST_WORKFLOW,
+          .help = "shared: others may edit on the host at the same time" },
+        { SECTION_WORKSPACE, "engine", KEY_ENUM, AT(workspace.engine), .words = engine_words,
+          .fallback = "auto", .flag = "engine", .metavar = "NAME", .trust = TRUST_WORKFLOW,
+          .help = "what serves the workspace" },
+        { SECTION_WORKSPACE, "land", KEY_WORD, NOWHERE, .words = land_words, .flag = "land",
+          .metavar = "WHEN", .trust = TRUST_WORKFLOW,
+          .instead = "leave it out: in mode direct changes land at once",
+          .help = "when allowed changes of a staged workspace reach the host" },
+        { SECTION_WORKSPACE, "bypass", KEY_TREE, NOWHERE, .flag = "bypass", .metavar = "DIR",
+          .trust = TRUST_OPERATOR, .instead = "leave it out",
+          .help = "directories of the workspace that the guard does not serve" },
+
+        { SECTION_GUARD, "rules", KEY_RULES, LIST(guard.rules, guard.n_rules), .max = 1024,
+          .help = "what happens to writes, by path; the last match wins" },
+        { SECTION_GUARD, "defaults", KEY_BOOL, AT(guard.defaults), .fallback = "true",
+          .flag = "guard-defaults", .trust = TRUST_WORKFLOW, .help = "the built-in rules come first" },
+
+        { SECTION_HOME, "size", KEY_SIZE, AT(home.size), .min = 65536, .max = 1ULL << 42, .unit = "bytes",
+          .fallback = "1Gi", .flag = "home-size", .metavar = "SIZE", .trust = TRUST_WORKFLOW,
+          .help = "what the home can hold" },
+        { SECTION_HOME, "seed", KEY_SEEDS, LIST(home.seeds, home.n_seeds), .max = 256, .flag = "seed",
+          .metavar = "PATH[:TARGET]", .trust = TRUST_WORKFLOW,
+          .help = "a host file or directory that is copied into the home before the start" },
+        { SECTION_HOME, "persist", KEY_TREE, NOWHERE, .trust = TRUST_WORKFLOW,
+          .instead = "leave it out, and copy what you need into the workspace",
+          .help = "directories of the home whose changes can be applied to the host's" },
+        { SECTION_HOME, "toolchains", KEY_BOOL, AT(home.toolchains), .fallback = "true", .flag = "toolchains",
+          .trust = TRUST_WORKFLOW,
+          .help = "toolchains of the caller's home that are in PATH are shown, read-only" },
+
+        { SECTION_TMP, "size", KEY_SIZE, AT(tmp.size), .min = 65536, .max = 1ULL << 42, .unit = "bytes",
+          .fallback = "512Mi", .flag = "tmp-size", .metavar = "SIZE", .trust = TRUST_WORKFLOW,
+          .help = "what /tmp can hold" },
+
+        { SECTION_NETWORK, "mode", KEY_ENUM, AT(network.mode), .words = network_words, .fallback = "none",
+          .flag = "network", .metavar = "MODE", .trust = TRUST_WORKFLOW,
+          .help = "none: only the sandbox's own loopback; open: the host's network" },
+        { SECTION_NETWORK, "preset", KEY_STRING, NOWHERE, .min = 1, .flag = "preset", .metavar = "NAME",
+          .trust = TRUST_WORKFLOW, .instead = "leave it out",
+          .help = "a list of allowed names that comes with cofferdam" },
+        { SECTION_NETWORK, "rules", KEY_TREE, NOWHERE, .instead = "leave them out",
+          .help = "names that are allowed, or with '!' denied" },
+        { SECTION_NETWORK, "transparent", KEY_BOOL, NOWHERE, .flag = "transparent", .trust = TRUST_WORKFLOW,
+          .instead = "leave it out",
+          .help = "programs that ignore proxy variables are led through the proxy too" },
+
+        { SECTION_LIMITS, "memory", KEY_SIZE, NOWHERE, .min = 1 << 20, .max = 1ULL << 50, .unit = "bytes",
+          .flag = "memory", .metavar = "SIZE", .trust = TRUST_WORKFLOW,
+          .instead = "leave it out, or start cofferdam below 'systemd-run --user -p MemoryMax=..'",
+          .help = "memory of all processes together" },
+        { SECTION_LIMITS, "cpus", KEY_STRING, NOWHERE, .max = 16, .check = check_cpus, .flag = "cpus",
+          .metavar = "N", .trust = TRUST_WORKFLOW, .instead = "leave it out, or use 'taskset'",
+          .help = "processors' worth of time, such as 1.5" },
+        { SECTION_LIMITS, "pids", KEY_NUMBER, NOWHERE, .min = 1, .max = 4194304, .flag = "pids",
+          .metavar = "N", .trust = TRUST_WORKFLOW, .instead = "leave it out, or use 'ulimit -u'",
+          .help = "processes and threads at the same time" },
+        { SECTION_LIMITS, "disk", KEY_SIZE, NOWHERE, .min = 65536, .max = 1ULL << 50, .unit = "bytes",
+          .flag = "disk", .metavar = "SIZE", .trust = TRUST_WORKFLOW, .instead = "leave it out",
+          .help = "what the run may hold of changes" },
+        { SECTION_LIMITS, "open_files", KEY_NUMBER, NOWHERE, .min = 64, .max = 1 << 30,
+          .trust = TRUST_WORKFLOW, .instead = "leave it out, or use 'ulimit -n'",
+          .help = "descriptors of one process" },
+        { SECTION_LIMITS, "timeout", KEY_DURATION, NOWHERE, .min = 1000, .max = 31536000000, .unit = "ms",
+          .flag = "timeout", .metavar = "DURATION", .trust = TRUST_WORKFLOW,
+          .instead = "leave it out, or use timeout(1)", .help = "how long the run may take" },
+
+        { SECTION_SECURITY, "seccomp", KEY_STRING, AT(security.seccomp), .min = 1, .fallback = "default",
+          .trust = TRUST_OPERATOR, .instead = "use 'default'",
+          .help = "the system call filter: default, or a file with a profile" },
+        { SECTION_SECURITY, "nested_userns", KEY_BOOL, AT(security.nested_userns), .fallback = "false",
+          .trust = TRUST_OPERATOR, .instead = "use 'false'", .help = "the command may make user namespaces" },
+        { SECTION_SECURITY, "no_new_privs", KEY_BOOL, AT(security.no_new_privs), .fallback = "true",
+          .trust = TRUST_OPERATOR, .instead = "use 'true'",
+          .help = "set-user-ID and file capabilities have no effect" },
+};
+
+const struct key item_keys[] = {
+        { ITEM_RULE, "path", KEY_STRING, IN(spec_rule, path), .check = check_glob, .metavar = "GLOB",
+          .help = "gitignore-like pattern below the workspace" },
+        { ITEM_RULE, "do", KEY_ENUM, IN(spec_rule, action), .words = do_words, .metavar = "WHAT",
+          .help = "allow: as the workspace; hold: visible inside, lands by apply; protect: no writes; hide: "
+                  "not "
+                  "there" },
+
+        { ITEM_SEED, "from", KEY_PATH, IN(spec_seed, from), .metavar = "PATH",
+          .help = "host file or directory" },
+        { ITEM_SEED, "to", KEY_TARGET, IN(spec_seed, to), .metavar = "PATH",
+          .help = "path inside the home; not given: the same" },
+        { ITEM_SEED, "mode", KEY_OCTAL, IN(spec_seed, mode), .max = 0777, .fallback = "0600",
+          .metavar = "MODE", .help = "permissions of the copy" },
+
+        { ITEM_MOUNT, "type", KEY_ENUM, IN(spec_mount, type), .words = mount_words, .metavar = "TYPE",
+          .help = "bind: a host path; tmpfs: an empty directory in memory; cache: a host directory, "
+                  "read-only" },
+        { ITEM_MOUNT, "source", KEY_PATH, IN(spec_mount, source), .metavar = "PATH", .help = "host path" },
+        { ITEM_MOUNT, "target", KEY_TARGET, IN(spec_mount, target), .metavar = "PATH",
+          .help = "path inside; a cache: not given, the same" },
+        { ITEM_MOUNT, "readonly", KEY_BOOL, IN(spec_mount, readonly), .fallback = "false",
+          .help = "no writes through this mount" },
+        { ITEM_MOUNT, "size", KEY_SIZE, IN(spec_mount, size), .min = 65536, .max = 1ULL << 42,
+          .unit = "bytes", .metavar = "SIZE", .help = "what a tmpfs can hold" },
+
+        { ITEM_ENV, "name", KEY_STRING, IN(spec_env, name), .max = 256, .check = check_env_name,
+          .help = "name of the variable" },
+        { ITEM_ENV, "value", KEY_STRING, IN(spec_env, value), .max = CHECK_ENV_MAX, .check = check_env_value,
+          .secret = true, .help = "its value" },
+
+        { ITEM_PATH, "path", KEY_PATH, .offset = 0, .help = "host path" },
+};
+
+static const struct {
+        const char *name;
+        const char *help;
+} sections[] = {
+        [SECTION_ROOT] = { "", "the specification of a run" },
+        [SECTION_BUILD] = { "build", "root of the sandbox: an image built from a Dockerfile" },
+        [SECTION_WORKSPACE] = { "workspace", "the directory that is worked on" },
+        [SECTION_GUARD] = { "guard", "what the work may do to the workspace" },
+        [SECTION_HOME] = { "home", "the home directory inside, in memory" },
+        [SECTION_TMP] = { "tmp", "/tmp inside, in memory" },
+        [SECTION_NETWORK] = { "network", "what the work can reach" },
+        [SECTION_LIMITS] = { "limits", "how much the work may use" },
+        [SECTION_SECURITY] = { "security", "what the kernel forbids" },
+        [ITEM_RULE] = { "rule", "one rule of the guard" },
+        [ITEM_SEED] = { "seed", "one file or directory to copy" },
+        [ITEM_MOUNT] = { "mount", "one mount" },
+        [ITEM_ENV] = { "variable", "one variable" },
+        [ITEM_PATH] = { "path", "one path" },
+};
+static_assert(ARRAY_SIZE(sections) == ITEM_END, "sections[] and enum section differ");
+
+size_t spec_key_count(void) {
+        return ARRAY_SIZE(spec_keys);
+}
+
+size_t item_key_count(void) {
+        return ARRAY_SIZE(item_keys);
+}
+
+const char *section_name(enum section section) {
+        return sections[section].name;
+}
+
+const char *section_help(enum section section) {
+        return sections[section].help;
+}
+
+static const struct key *key_table(enum section section, size_t *ret_n) {
+        const bool item = section >= ITEM_RULE;
+
+        *ret_n = item ? ARRAY_SIZE(item_keys) : ARRAY_SIZE(spec_keys);
+        return item ? item_keys : spec_keys;
+}
+
+const struct key *key_find(enum section section, const char *name) {
+        size_t n;
+        const struct key *keys = key_table(section, &n);
+
+        for (size_t i = 0; i < n; i++)
+                if (keys[i].section == section && strcmp(keys[i].name, name) == 0)
+                        return &keys[i];
+        return NULL;
+}
+
+const char *key_nearest(enum section section, const char *name) {
+        const char *names[NAMES_MAX];
+        size_t n, n_names = 0;
+        const struct key *keys = key_table(section, &n);
+
+        static_assert(ARRAY_SIZE(spec_keys) + SECTION_COUNT <= NAMES_MAX, "raise NAMES_MAX");
+        static_assert(ARRAY_SIZE(item_keys) <= NAMES_MAX, "raise NAMES_MAX");
+        for (size_t i = 0; i < n; i++)
+                if (keys[i].section == section)
+                        names[n_names++] = keys[i].name;
+        for (size_t i = SECTION_ROOT + 1; section == SECTION_ROOT && i < SECTION_COUNT; i++)
+                names[n_names++] = sections[i].name;
+        return suggest_name(name, names, n_names);
+}
+
+const struct key *key_by_flag(const char *name) {
+        for (size_t i = 0; i < ARRAY_SIZE(spec_keys); i++)
+                if (spec_keys[i].flag && strcmp(spec_keys[i].flag, name) == 0)
+                        return &spec_keys[i];
+        return NULL;
+}
+
+size_t key_index(const struct key *key) {
+        assert(key >= spec_keys && key < spec_keys + ARRAY_SIZE(spec_keys));
+        return (size_t) (key - spec_keys);
+}
+
+const char *key_path(const struct key *key, char out[static KEY_PATH_LEN]) {
+        const char *section = sections[key->section].name;
+
+        (void) snprintf(out, KEY_PATH_LEN, "%s%s%s", section, *section ? "." : "", key->name);
+        return out;
+}
+
+bool key_is_list(const struct key *key) {
+        return key->type >= KEY_RULES && key->type <= KEY_PATHS;
+}
+
+int word_find(const struct word *words, const char *text) {
+        for (int i = 0; words[i].name; i++)
+                if (strcmp(words[i].name, text) == 0)
+                        return i;
+        return -1;
+}
+
+enum spec_trust trust_of(enum spec_tier tier) {
+        static const enum spec_trust trusts[] = {
+                [TIER_BUILTIN] = TRUST_OPERATOR,  [TIER_REPOSITORY] = TRUST_REPOSITORY,
+                [TIER_CONFIG] = TRUST_OPERATOR,   [TIER_ENVIRONMENT] = TRUST_OPERATOR,
+                [TIER_WORKFLOW] = TRUST_WORKFLOW, [TIER_FLAG] = TRUST_OPERATOR,
+        };
+
+        static_assert(ARRAY_SIZE(trusts) == TIER_COUNT, "trusts[] and enum spec_tier differ");
+        return trusts[tier];
+}

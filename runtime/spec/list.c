@@ -1,0 +1,351 @@
+#include "runtime/spec/list.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/json.h"
+#include "runtime/spec/itemtext.h"
+
+enum { ITEM_SIZE_MAX = 64, NO_TIER = -1 };
+
+/* one value big and aligned enough for any item */
+union item {
+        struct spec_rule rule;
+        struct spec_seed seed;
+        struct spec_mount mount;
+        struct spec_env env;
+        char *path;
+};
+
+/* @check: what holds between the fields of an item once all are read */
+struct list_type {
+        enum section section;
+        size_t size;
+        int tier_offset;
+        int (*from_text)(void *item, const struct node *node, const struct source *src, struct error *err);
+        int (*check)(void *item, const struct node *node, const struct source *src, struct error *err);
+};
+
+static int check_rule(void *item, const struct node *node, const struct source *src, struct error *err) {
+        const struct spec_rule *rule = item;
+
+        if (!rule->path)
+                return source_error(src, node, err, -EINVAL, "a rule needs 'path'");
+        if (node->kind == NODE_MAP && !node_child(node, "do"))
+                return source_error(src, node, err, -EINVAL,
+                                    "a rule needs 'do': allow, hold, protect or hide");
+        return 0;
+}
+
+static int check_seed(void *item, const struct node *node, const struct source *src, struct error *err) {
+        const struct spec_seed *seed = item;
+
+        return seed->from ? 0 : source_error(src, node, err, -EINVAL, "a seed needs 'from'");
+}
+
+static const struct list_type list_types[] = {
+        [KEY_RULES - KEY_RULES] = { ITEM_RULE, sizeof(struct spec_rule), offsetof(struct spec_rule, tier),
+                                    NULL, check_rule },
+        [KEY_SEEDS - KEY_RULES] = { ITEM_SEED, sizeof(struct spec_seed), offsetof(struct spec_seed, tier),
+                                    item_seed_text, check_seed },
+        [KEY_MOUNTS - KEY_RULES] = { ITEM_MOUNT, sizeof(struct spec_mount), offsetof(struct spec_mount, tier),
+                                     item_mount_text, item_mount_check },
+        [KEY_ENV - KEY_RULES] = { ITEM_ENV, sizeof(struct spec_env), offsetof(struct spec_env, tier),
+                                  item_env_text, item_env_check },
+        [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, item_path_text, NULL },
+};
+static_assert(ARRAY_SIZE(list_types) == KEY_TREE - KEY_RULES, "list_types[] and enum key_type differ");
+
+static const struct list_type *type_of(const struct key *key) {
+        assert(key_is_list(key));
+        return &list_types[key->type - KEY_RULES];
+}
+
+enum section list_section(enum key_type type) {
+        assert(type >= KEY_RULES && type < KEY_TREE);
+        return list_types[type - KEY_RULES].section;
+}
+
+static char *items_of(const struct spec *spec, const struct key *key, size_t *ret_n) {
+        char *items;
+
+        memcpy(&items, (const char *) spec + key->offset, sizeof(items));
+        memcpy(ret_n, (const char *) spec + key->count_offset, sizeof(*ret_n));
+        return items;
+}
+
+static void items_put(struct spec *spec, const struct key *key, char *items, size_t n) {
+        memcpy((char *) spec + key->offset, &items, sizeof(items));
+        memcpy((char *) spec + key->count_offset, &n, sizeof(n));
+}
+
+static void item_free(void *item, const struct list_type *type) {
+        for (size_t i = 0; i < item_key_count(); i++)
+                if (item_keys[i].section == type->section)
+                        value_free(item, &item_keys[i]);
+}
+
+static int item_default(void *item, const struct list_type *type, enum spec_tier tier) {
+        int r = 0;
+
+        memset(item, 0, type->size);
+        for (size_t i = 0; r == 0 && i < item_key_count(); i++)
+                if (item_keys[i].section == type->section)
+                        r = value_default(item, &item_keys[i]);
+        if (type->tier_offset != NO_TIER)
+                memcpy((char *) item + type->tier_offset, &tier, sizeof(tier));
+        return r;
+}
+
+static int unknown_field(const struct node *node, const struct list_type *type, const struct source *src,
+                         struct error *err) {
+        const char *near = key_nearest(type->section, node->name);
+
+        return source_error(src, node, err, -EINVAL, "unknown key of a %s%s%s%s", section_name(type->section),
+                            near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static int item_from_map(void *item, const struct list_type *type, const struct node *node,
+                         const struct source *src, struct error *err) {
+        for (const struct node *c = node->first; c; c = c->next) {
+                const struct key *key = key_find(type->section, c->name);
+                int r;
+
+                if (!key)
+                        return unknown_field(c, type, src, err);
+                r = value_set(item, key, c, src, err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+static int item_read(void *item, const struct list_type *type, const struct node *node,
+                     const struct source *src, struct error *err) {
+        int r;
+
+        if (node->kind == NODE_MAP && type->section != ITEM_PATH)
+                r = item_from_map(item, type, node, src, err);
+        else if (node->kind == NODE_SCALAR && type->from_text && !node_is_null(node))
+                r = type->from_text(item, node, src, err);
+        else
+                r = source_error(src, node, err, -EINVAL, "must be %s",
+                                 type->from_text ? "one line of text" : "a mapping");
+        if (r == 0 && type->check)
+                r = type->check(item, node, src, err);
+        return r;
+}
+
+/* The place of a variable of this name, for env merges by name. */
+static struct spec_env *env_find(const struct spec *spec, const char *name) {
+        for (size_t i = 0; i < spec->n_env; i++)
+                if (strcmp(spec->env[i].name, name) == 0)
+                        return &spec->env[i];
+        return NULL;
+}
+
+/* Moves @item into the list; on failure it stays the caller's. */
+static int item_push(struct spec *spec, const struct key *key, union item *item, const struct node *node,
+                     const struct source *src, struct error *err) {
+        const struct list_type *type = type_of(key);
+        struct spec_env *old = key->type == KEY_ENV ? env_find(spec, item->env.name) : NULL;
+        size_t n;
+        char *items = items_of(spec, key, &n), *more;
+
+        if (old) {
+                item_free(old, type);
+                *old = item->env;
+                return 0;
+        }
+        if (n >= key->max)
+                return source_error(src, node, err, -E2BIG, "more than %llu items",
+                                    (unsigned long long) key->max);
+        if ((n & (n - 1)) == 0) { /* the room doubles at each power of two */
+                more = realloc(items, (n ? 2 * n : 1) * type->size);
+                if (!more)
+                        return error_set(err, -ENOMEM, "out of memory");
+                items = more;
+        }
+        memcpy(items + n * type->size, item, type->size);
+        items_put(spec, key, items, n + 1);
+        return 0;
+}
+
+/* Finishes an item that is read, or frees it. */
+static int item_finish(struct spec *spec, const struct key *key, union item *item, int r,
+                       const struct node *node, const struct source *src, struct error *err) {
+        if (r == 0)
+                r = item_push(spec, key, item, node, src, err);
+        if (r < 0)
+                item_free(item, type_of(key));
+        return r;
+}
+
+static int add_one(struct spec *spec, const struct key *key, const struct node *node,
+                   const struct source *src, struct error *err) {
+        const struct list_type *type = type_of(key);
+        union item item;
+        int r;
+
+        r = item_default(&item, type, src->tier);
+        if (r < 0) {
+                item_free(&item, type);
+                return error_set(err, r, "out of memory");
+        }
+        r = item_read(&item, type, node, src, err);
+        return item_finish(spec, key, &item, r, node, src, err);
+}
+
+/* "env: {NAME: value}" */
+static int add_env_map(struct spec *spec, const struct key *key, const struct node *map,
+                       const struct source *src, struct error *err) {
+        for (const struct node *c = map->first; c; c = c->next) {
+                union item item = { .env = { .tier = src->tier } };
+                int r;
+
+                r = item_env_pair(&item.env, c, src, err);
+                if (r == 0)
+                        r = item_env_check(&item.env, c, src, err);
+                r = item_finish(spec, key, &item, r, c, src, err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int list_add(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
+             struct error *err) {
+        if (!src->file)
+                return add_one(spec, key, node, src, err);
+        if (node->kind == NODE_SCALAR && node_is_null(node))
+                return 0;
+        if (node->kind == NODE_MAP && key->type == KEY_ENV)
+                return add_env_map(spec, key, node, src, err);
+        if (node->kind != NODE_LIST)
+                return source_error(src, node, err, -EINVAL, "must be a %s",
+                                    key->type == KEY_ENV ? "mapping" : "list");
+        for (const struct node *c = node->first; c; c = c->next) {
+                int r;
+
+                r = add_one(spec, key, c, src, err);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* One field of an item from text that is not in a document. */
+static int field_set(void *item, enum section section, const char *name, const char *text,
+                     const struct source *src, struct error *err) {
+        char *copy = strdup(text);
+        const struct node node = { .kind = NODE_SCALAR, .quoted = true, .text = copy };
+        int r = -ENOMEM;
+
+        if (copy)
+                r = value_set(item, key_find(section, name), &node, src, err);
+        else
+                (void) error_set(err, r, "out of memory");
+        free(copy);
+        return r;
+}
+
+int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, const struct source *src,
+                  struct error *err) {
+        const struct key *key = key_find(SECTION_GUARD, "rules");
+        const struct node node = { .kind = NODE_SCALAR, .quoted = true };
+        union item item = { .rule = { .action = action, .tier = src->tier } };
+        int r;
+
+        r = field_set(&item, ITEM_RULE, "path", glob, src, err);
+        return item_finish(spec, key, &item, r, &node, src, err);
+}
+
+int list_add_cache(struct spec *spec, const char *text, const struct source *src, struct error *err) {
+        const struct key *key = key_find(SECTION_ROOT, "mounts");
+        const struct node node = { .kind = NODE_SCALAR, .quoted = true };
+        union item item = { .mount = { .type = MOUNT_CACHE, .tier = src->tier } };
+        const char *option = strrchr(text, ':');
+        int r;
+
+        if (option && (strcmp(option, ":shared") == 0 || strcmp(option, ":tmpfs") == 0))
+                return source_error(
+                        src, NULL, err, -ENOTSUP,
+                        "CAPABILITY_UNSUPPORTED: '%s': this version serves caches read-only: leave '%s' out",
+                        ESC(text), option);
+        r = field_set(&item, ITEM_MOUNT, "source", text, src, err);
+        if (r == 0)
+                r = item_mount_check(&item.mount, &node, src, err);
+        return item_finish(spec, key, &item, r, &node, src, err);
+}
+
+int list_copy(struct spec *to, const struct spec *from, const struct key *key) {
+        const struct list_type *type = type_of(key);
+        size_t n, room = 1;
+        char *src = items_of(from, key, &n), *items;
+        int r = 0;
+
+        if (n == 0)
+                return 0;
+        while (room < n)
+                room *= 2;
+        items = calloc(room, type->size);
+        if (!items)
+                return -ENOMEM;
+        items_put(to, key, items, n); /* half-built: what is not copied yet is empty */
+        for (size_t i = 0; i < n; i++) {
+                char *item = items + i * type->size;
+
+                if (type->tier_offset != NO_TIER)
+                        memcpy(item + type->tier_offset, src + i * type->size + type->tier_offset,
+                               sizeof(enum spec_tier));
+                for (size_t k = 0; r == 0 && k < item_key_count(); k++)
+                        if (item_keys[k].section == type->section)
+                                r = value_copy(item, src + i * type->size, &item_keys[k]);
+        }
+        return r;
+}
+
+void list_free(struct spec *spec, const struct key *key) {
+        const struct list_type *type = type_of(key);
+        size_t n;
+        char *items = items_of(spec, key, &n);
+
+        for (size_t i = 0; i < n; i++)
+                item_free(items + i * type->size, type);
+        free(items);
+        items_put(spec, key, NULL, 0);
+}
+
+static json_t *item_json(const char *item, const struct list_type *type) {
+        AUTO_JSON json_t *obj = json_object();
+        enum spec_tier tier;
+
+        if (!obj)
+                return NULL;
+        for (size_t k = 0; k < item_key_count(); k++)
+                if (item_keys[k].section == type->section && !item_keys[k].secret &&
+                    json_object_set_new(obj, item_keys[k].name, value_json(item, &item_keys[k])) < 0)
+                        return NULL;
+        if (type->tier_offset != NO_TIER) {
+                memcpy(&tier, item + type->tier_offset, sizeof(tier));
+                if (json_object_set_new(obj, "tier", json_string(spec_tier_name(tier))) < 0)
+                        return NULL;
+        }
+        return TAKE_PTR(obj);
+}
+
+json_t *list_json(const struct spec *spec, const struct key *key) {
+        const struct list_type *type = type_of(key);
+        AUTO_JSON json_t *array = json_array();
+        size_t n;
+        const char *items = items_of(spec, key, &n);
+
+        for (size_t i = 0; array && i < n; i++)
+                if (json_array_append_new(array, item_json(items + i * type->size, type)) < 0)
+                        return NULL;
+        return TAKE_PTR(array);
+}

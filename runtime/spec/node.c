@@ -1,0 +1,224 @@
+#include "runtime/spec/node.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/spec/tree.h"
+
+struct node *node_free(struct node *node) {
+        struct node *next;
+
+        if (!node)
+                return NULL;
+        for (struct node *c = node->first; c; c = next) { /* at most NODE_DEPTH_MAX deep */
+                next = c->next;
+                (void) node_free(c);
+        }
+        free(node->name);
+        free(node->text);
+        free(node);
+        return NULL;
+}
+
+bool node_is_null(const struct node *node) {
+        return node->kind == NODE_SCALAR && !node->quoted &&
+               (!*node->text || strcmp(node->text, "~") == 0 || strcmp(node->text, "null") == 0);
+}
+
+const struct node *node_child(const struct node *map, const char *name) {
+        for (const struct node *c = map->first; c; c = c->next)
+                if (strcmp(c->name, name) == 0)
+                        return c;
+        return NULL;
+}
+
+const char *node_path(const struct node *node, char out[static NODE_PATH_LEN]) {
+        const struct node *chain[NODE_DEPTH_MAX + 1];
+        size_t n = 0, o = 0;
+        char name[64];
+
+        for (; node && node->parent && n < ARRAY_SIZE(chain); node = node->parent)
+                chain[n++] = node;
+        out[0] = '\0';
+        while (n > 0 && o < NODE_PATH_LEN) {
+                const struct node *at = chain[--n];
+
+                if (at->name)
+                        o += (size_t) snprintf(out + o, NODE_PATH_LEN - o, "%s%s", o ? "." : "",
+                                               escape_str(at->name, name, sizeof(name)));
+                else
+                        o += (size_t) snprintf(out + o, NODE_PATH_LEN - o, "[%zu]", at->index);
+        }
+        return out;
+}
+
+/* the place a new value gets, before it is there: "workspace.mode" */
+static const char *tree_place(const struct tree *tree, char out[static NODE_PATH_LEN]) {
+        const struct node here = {
+                .name = tree->key,
+                .index = tree->cur ? tree->cur->n : 0,
+                .parent = tree->cur,
+        };
+
+        return node_path(&here, out);
+}
+
+int tree_error(const struct tree *tree, unsigned line, int code, const char *msg) {
+        char path[NODE_PATH_LEN];
+
+        (void) tree_place(tree, path);
+        return error_set(tree->err, code, "%s:%u: %s%s%s", ESC(tree->name), line, path, *path ? ": " : "",
+                         msg);
+}
+
+static int checked_text(const struct tree *tree, const char *text, size_t len, unsigned line, char **ret) {
+        char *copy;
+
+        if (memchr(text, '\0', len))
+                return tree_error(tree, line, -EINVAL, "contains a NUL character");
+        if (!utf8_valid(text, len))
+                return tree_error(tree, line, -EINVAL, "is not valid UTF-8");
+        copy = strndup(text, len);
+        if (!copy)
+                return error_set(tree->err, -ENOMEM, "out of memory");
+        *ret = copy;
+        return 0;
+}
+
+int tree_key(struct tree *tree, const char *text, size_t len, unsigned line) {
+        AUTO_FREE char *key = NULL;
+        int r;
+
+        assert(tree->cur && tree->cur->kind == NODE_MAP && !tree->key);
+        r = checked_text(tree, text, len, line, &key);
+        if (r < 0)
+                return r;
+        if (tree->cur->n >= NODE_KEYS_MAX)
+                return tree_error(tree, line, -E2BIG, "too many keys in one mapping");
+        for (const struct node *c = tree->cur->first; c; c = c->next) {
+                char msg[64];
+
+                if (strcmp(c->name, key) != 0)
+                        continue;
+                (void) snprintf(msg, sizeof(msg), "duplicate key, first on line %u", c->line);
+                tree->key = TAKE_PTR(key);
+                return tree_error(tree, line, -EINVAL, msg);
+        }
+        tree->key = TAKE_PTR(key);
+        tree->key_line = line;
+        return 0;
+}
+
+/* Puts @node at the current place. */
+static void attach(struct tree *tree, struct node *node) {
+        struct node *parent = tree->cur;
+
+        node->parent = parent;
+        if (!parent) {
+                tree->root = node;
+                return;
+        }
+        node->name = TAKE_PTR(tree->key);
+        node->index = parent->n++;
+        if (parent->last)
+                parent->last->next = node;
+        else
+                parent->first = node;
+        parent->last = node;
+}
+
+static int add(struct tree *tree, enum node_kind kind, unsigned line, struct node **ret) {
+        struct node *node;
+
+        if (tree->count >= NODE_COUNT_MAX)
+                return tree_error(tree, line, -E2BIG, "too many values in one document");
+        node = calloc(1, sizeof(*node));
+        if (!node)
+                return error_set(tree->err, -ENOMEM, "out of memory");
+        tree->count++;
+        node->kind = kind;
+        node->line = tree->key ? tree->key_line : line;
+        *ret = node;
+        return 0;
+}
+
+int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, unsigned line) {
+        AUTO_FREE char *copy = NULL;
+        struct node *node;
+        int r;
+
+        r = checked_text(tree, text, len, line, &copy);
+        if (r == 0)
+                r = add(tree, NODE_SCALAR, line, &node);
+        if (r < 0)
+                return r;
+        node->quoted = quoted;
+        node->text = TAKE_PTR(copy);
+        attach(tree, node);
+        return 0;
+}
+
+int tree_open(struct tree *tree, enum node_kind kind, unsigned line) {
+        struct node *node;
+        int r;
+
+        if (tree->depth >= NODE_DEPTH_MAX)
+                return tree_error(tree, line, -E2BIG, "too deep: more than 64 levels");
+        r = add(tree, kind, line, &node);
+        if (r < 0)
+                return r;
+        attach(tree, node);
+        tree->cur = node;
+        tree->depth++;
+        return 0;
+}
+
+void tree_close(struct tree *tree) {
+        assert(tree->cur && !tree->key);
+        tree->cur = tree->cur->parent;
+        tree->depth--;
+}
+
+/* The line of the first byte that does not belong into a text file, 0: none. */
+static unsigned bad_line(const char *data, size_t len) {
+        unsigned line = 1;
+
+        while (len > 0) {
+                const char *nl = memchr(data, '\n', len);
+                const size_t n = nl ? (size_t) (nl - data) + 1 : len;
+
+                if (memchr(data, '\0', n) || !utf8_valid(data, n))
+                        return line;
+                data += n;
+                len -= n;
+                line++;
+        }
+        return 0;
+}
+
+int node_parse(const char *name, const char *data, size_t len, bool json, struct node **ret,
+               struct error *err) {
+        struct tree tree = { .name = name, .err = err };
+        unsigned bad;
+        int r;
+
+        static_assert(NODE_DEPTH_MAX == 64, "tree_open() says it");
+        if (len > NODE_FILE_MAX)
+                return error_set(err, -EFBIG, "%s: larger than %d KiB", ESC(name), NODE_FILE_MAX / 1024);
+        bad = bad_line(data, len);
+        if (bad)
+                return error_set(err, -EINVAL, "%s:%u: not a text file in UTF-8", ESC(name), bad);
+        r = json ? tree_read_json(&tree, data, len) : tree_read_yaml(&tree, data, len);
+        free(tree.key);
+        if (r < 0) {
+                (void) node_free(tree.root);
+                return r;
+        }
+        *ret = tree.root;
+        return 0;
+}

@@ -1,0 +1,30 @@
+/*
+ * resolve.h - from everything that was said to one specification
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "runtime/base/ctx.h"
+#include "runtime/spec/flags.h"
+
+/**
+ * spec_resolve() - the specification of this run, validated
+ *
+ * Lowest first: built-in values, $CONFIG/config.yaml, the environment (COFFERDAM_<OPTION>, and the
+ * ITERION_SANDBOX_ names), the --spec files, the options - whatever their order on the command line.
+ * workspace.source is always set on success.
+ * @flags: of a flag_set with @spec
+ * @ret:   caller frees with spec_free()
+ * Blocks (reads files). Return: 0, -EINVAL, -ERANGE, -E2BIG, -EFBIG, -EPERM, -ENOTSUP
+ * (CAPABILITY_UNSUPPORTED), -ENOENT (no such file, or no current directory), -ENOMEM, -errno of an open.
+ */
+int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
+ * spec_dump() - every value with the tier that said it; values of variables are left out
+ * {"network": {"mode": {"value": "none", "tier": "built-in"}}, "env": {"value": [{"name": "A", "tier": ..}],
+ * ..} Return: new reference, NULL: out of memory.
+ */
+json_t *spec_dump(const struct spec *spec);
