@@ -21,6 +21,7 @@ static int verb_version(const struct ctx *ctx, int argc, char **argv) {
 
 const struct verb verbs[] = {
         { "run", "run a command in a sandbox on the workspace", verb_run },
+        { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "help", "show this text", verb_help },
         { "version", "show the version", verb_version },
 };

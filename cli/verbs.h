@@ -29,6 +29,7 @@ extern const struct verb verbs[];
 extern const size_t n_verbs;
 
 /** verb_help() - what the program is for and its verbs, on stdout */
+int verb_doctor(const struct ctx *ctx, int argc, char **argv);
 int verb_help(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_run() - start a sandbox, run a command in it, tear it down; exit code of the command */

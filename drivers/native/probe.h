@@ -11,18 +11,17 @@
 
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
-#include "runtime/spec/spec.h"
 
 enum probe_state { PROBE_OK, PROBE_DEGRADED, PROBE_MISSING, PROBE_STATE_COUNT };
 
-/** struct probe_row - one thing looked at; all text one line, static lifetime not needed: owned by the row */
+/** struct probe_row - one thing looked at; all text is one line */
 struct probe_row {
-        const char *name; /* "user namespaces" */
-        const char *key;  /* "user_namespaces", for JSON */
+        const char *name; /* "user namespaces"; static */
+        const char *key;  /* "user_namespaces", for JSON; static */
         enum probe_state state;
-        char evidence[192]; /* the system call and errno, or the file and its value */
+        char evidence[256]; /* the system call and errno, or the file and its value */
         char effect[192];   /* what it means for a run; "" when ok */
-        char remedy[256];   /* one command or one edit; "" when ok */
+        char remedy[256];   /* one command or one edit; "" when ok or when another row's remedy is it */
         bool required;      /* a run in strict isolation cannot start without it */
 };
 
@@ -30,15 +29,21 @@ enum { PROBE_ROWS_MAX = 48 };
 
 /**
  * probe_all() - every row, in the order of the table
- * Forks children that do and undo the real thing. Takes less than 300 ms. Return: number of rows (at most
- * PROBE_ROWS_MAX).
+ * @rows: room for PROBE_ROWS_MAX
+ * Forks children that do and undo the real thing. Takes less than 300 ms, and never longer than a second for
+ * a probe that hangs. Return: number of rows.
  */
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
 
 /**
  * probe_explain() - after a set-up step failed: find the row that explains it
- * @step: name of the failed step ("userns", "fuse", "mount", "proc", ...)
+ * @step: name of the failed step: "userns", "clone", "mount", "root", "fuse", "proc", "net", "seccomp",
+ *        "overlay", "idmap", "state"; any other: all that a run requires
  * @code: its negative errno
- * Sets @err to "cause: evidence; remedy". Return: @code.
+ * @err:  what is already there ("open /dev/fuse") stays in front; then "row: evidence; effect; remedy"
+ * Forks, as probe_all(), which it is cheaper than. Return: @code.
  */
 int probe_explain(const struct ctx *ctx, const char *step, int code, struct error *err);
+
+/** probe_state_name() - "ok", "degraded", "missing" */
+const char *probe_state_name(enum probe_state state);

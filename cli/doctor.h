@@ -1,0 +1,46 @@
+/*
+ * doctor.h - what doctor found, and the two shapes of its report
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "drivers/native/probe.h"
+#include "runtime/base/ctx.h"
+#include "runtime/base/error.h"
+
+enum check_status { CHECK_PASS, CHECK_WARN, CHECK_FAIL, CHECK_STATUS_COUNT };
+
+/** struct check - one question of --strict and its answer */
+struct check {
+        const char *name; /* static */
+        enum check_status status;
+        char message[ERROR_MSG_MAX];
+};
+
+enum { CHECKS_MAX = 8 };
+
+/** struct report - everything doctor found */
+struct report {
+        struct probe_row rows[PROBE_ROWS_MAX];
+        size_t n_rows;
+        struct check checks[CHECKS_MAX]; /* with --strict */
+        size_t n_checks;
+};
+
+/** report_row() - the row with that key, borrowed; NULL: there is none */
+const struct probe_row *report_row(const struct report *report, const char *key);
+
+/** report_failures() - how many required rows are missing, plus the checks that failed */
+size_t report_failures(const struct report *report);
+
+/** report_driver() - the driver that a run takes by itself; NULL: none serves here. Static. */
+const char *report_driver(const struct report *report);
+
+/** report_print() - the table to standard output, within 80 columns */
+void report_print(const struct report *report);
+
+/** report_json() - new reference; NULL: no memory */
+json_t *report_json(const struct ctx *ctx, const struct report *report) __attribute__((warn_unused_result));

@@ -1,0 +1,265 @@
+#include "drivers/native/probe-kit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+int probe_read_text(const char *path, char *buf, size_t size) {
+        AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        ssize_t n;
+
+        buf[0] = 0;
+        if (fd < 0)
+                return -errno;
+        n = read(fd, buf, size - 1);
+        if (n < 0)
+                return -errno;
+        buf[n] = 0;
+        buf[strcspn(buf, "\n")] = 0;
+        return 0;
+}
+
+long long probe_read_number(const char *path) {
+        char text[32], *end;
+        long long value;
+
+        if (probe_read_text(path, text, sizeof(text)) < 0)
+                return -1;
+        errno = 0;
+        value = strtoll(text, &end, 10);
+        return errno || end == text ? -1 : value;
+}
+
+void result_failed(struct probe_result *r, int code, const char *fmt, ...) {
+        va_list ap;
+
+        r->code = code;
+        va_start(ap, fmt);
+        (void) vsnprintf(r->step, sizeof(r->step), fmt, ap);
+        va_end(ap);
+}
+
+void result_note(struct probe_result *r, const char *fmt, ...) {
+        va_list ap;
+
+        va_start(ap, fmt);
+        (void) vsnprintf(r->note, sizeof(r->note), fmt, ap);
+        va_end(ap);
+}
+
+const char *probe_errno_name(int code) {
+        const char *name = strerrorname_np(-code);
+
+        return name ? name : "unknown error";
+}
+
+/* "clone(CLONE_NEWUSER|CLONE_NEWNET)" */
+static void clone_step(uint64_t flags, char *out, size_t size) {
+        static const struct {
+                uint64_t flag;
+                const char *name;
+        } names[] = {
+                { CLONE_NEWUSER, "NEWUSER" },     { CLONE_NEWNS, "NEWNS" },   { CLONE_NEWPID, "NEWPID" },
+                { CLONE_NEWIPC, "NEWIPC" },       { CLONE_NEWUTS, "NEWUTS" }, { CLONE_NEWNET, "NEWNET" },
+                { CLONE_NEWCGROUP, "NEWCGROUP" },
+        };
+        size_t len = (size_t) snprintf(out, size, "clone(");
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                if ((flags & names[i].flag) && len < size)
+                        len += (size_t) snprintf(out + len, size - len, "%sCLONE_%s",
+                                                 out[len - 1] == '(' ? "" : "|", names[i].name);
+        if (len < size)
+                (void) snprintf(out + len, size - len, ")");
+}
+
+static bool map_ids(const struct ctx *ctx, struct probe_result *r) {
+        const struct {
+                const char *path;
+                unsigned id;
+        } maps[] = { { "/proc/self/uid_map", ctx->uid }, { "/proc/self/gid_map", ctx->gid } };
+        int code = file_put(AT_FDCWD, "/proc/self/setgroups", "deny");
+
+        if (code < 0)
+                result_failed(r, code, "write /proc/self/setgroups");
+        for (size_t i = 0; i < ARRAY_SIZE(maps) && code == 0; i++) {
+                char line[48];
+
+                (void) snprintf(line, sizeof(line), "%u %u 1", maps[i].id, maps[i].id);
+                code = file_put(AT_FDCWD, maps[i].path, line);
+                if (code < 0)
+                        result_failed(r, code, "write %s", maps[i].path);
+        }
+        return code == 0;
+}
+
+static _Noreturn void child_main(const struct probe_host *host, uint64_t flags, probe_try *try, int report) {
+        struct probe_result r = { 0 };
+
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void) prctl(PR_SET_DUMPABLE, 1); /* else /proc/self belongs to root and the maps cannot be written */
+        if ((!(flags & CLONE_NEWUSER) || map_ids(host->ctx, &r)) && try)
+                try(host, &r);
+        _exit(write_all(report, &r, sizeof(r)) < 0);
+}
+
+/* The child's report, or -ETIMEDOUT; a child that died without one reports -ECHILD. */
+static void receive(int report, struct probe_result *ret) {
+        const uint64_t end = clock_ns() + (uint64_t) PROBE_CHILD_MS * 1000000;
+        struct pollfd pfd = { .fd = report, .events = POLLIN };
+        int left = PROBE_CHILD_MS, r;
+        ssize_t n;
+
+        do {
+                r = poll(&pfd, 1, left);
+                left = clock_ns() < end ? (int) ((end - clock_ns()) / 1000000) : 0;
+        } while (r < 0 && errno == EINTR && left > 0);
+        if (r <= 0) {
+                result_failed(ret, -ETIMEDOUT, "no answer within %d ms", PROBE_CHILD_MS);
+                return;
+        }
+        n = read(report, ret, sizeof(*ret));
+        if (n != (ssize_t) sizeof(*ret)) {
+                memset(ret, 0, sizeof(*ret));
+                result_failed(ret, -ECHILD, "the trying process was killed");
+        }
+        ret->step[sizeof(ret->step) - 1] = ret->note[sizeof(ret->note) - 1] = 0;
+}
+
+/* Ends @pid; one that the kernel does not let go is left to its fate after PROBE_CHILD_MS. */
+static void reap(pid_t pid, int pidfd) {
+        struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+        (void) kill(pid, SIGKILL);
+        if (poll(&pfd, 1, PROBE_CHILD_MS) == 1)
+                (void) waitpid(pid, NULL, 0);
+}
+
+void probe_child(const struct probe_host *host, uint64_t flags, probe_try *try, struct probe_result *ret) {
+        AUTO_FD int reader = -1, writer = -1, pidfd = -1;
+        int pipe_fds[2];
+        pid_t pid;
+
+        memset(ret, 0, sizeof(*ret));
+        if (pipe2(pipe_fds, O_CLOEXEC) < 0) {
+                result_failed(ret, -errno, "pipe");
+                return;
+        }
+        reader = pipe_fds[0];
+        writer = pipe_fds[1];
+        pid = sys_clone(flags, &pidfd);
+        if (pid < 0) {
+                char step[sizeof(ret->step)];
+
+                clone_step(flags, step, sizeof(step));
+                result_failed(ret, pid, "%s", step);
+                return;
+        }
+        if (pid == 0)
+                child_main(host, flags, try, writer);
+        writer = fd_close(writer);
+        receive(reader, ret);
+        reap(pid, pidfd);
+}
+
+int probe_idle_child(void) {
+        const pid_t pid = sys_clone(CLONE_NEWUSER, NULL);
+
+        if (pid != 0)
+                return pid;
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void) prctl(PR_SET_DUMPABLE, 1);
+        for (;;)
+                pause();
+}
+
+static bool seccomp_applies(const struct probe_host *h, int code) {
+        return h->seccomp_mode == 2 && (code == -EPERM || code == -EACCES || code == -ENOSYS);
+}
+
+static bool apparmor_applies(const struct probe_host *h, int code) {
+        return h->apparmor_restrict == 1 && h->ctx->uid != 0 && (code == -EPERM || code == -EACCES);
+}
+
+static bool sysctl_applies(const struct probe_host *h, int code) {
+        return h->unprivileged_clone == 0 && h->ctx->uid != 0 && code == -EPERM;
+}
+
+static bool docker_applies(const struct probe_host *h, int code) {
+        return seccomp_applies(h, code) &&
+               (strcmp(h->container, "docker") == 0 || strcmp(h->container, "podman") == 0);
+}
+
+static bool kubernetes_applies(const struct probe_host *h, int code) {
+        return seccomp_applies(h, code) && strcmp(h->container, "kubernetes") == 0;
+}
+
+static bool limit_zero_applies(const struct probe_host *h, int code) {
+        return h->max_user_namespaces == 0 && (code == -ENOSPC || code == -EUSERS);
+}
+
+static bool limit_applies(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -ENOSPC || code == -EUSERS;
+}
+
+static bool selinux_applies(const struct probe_host *h, int code) {
+        return h->selinux && code == -EACCES;
+}
+
+static bool chroot_applies(const struct probe_host *h, int code) {
+        return h->chrooted && code == -EPERM;
+}
+
+/* who can say no; the first that applies is named */
+static const struct {
+        bool (*applies)(const struct probe_host *, int code);
+        const char *cause, *remedy;
+} causes[] = {
+        { limit_zero_applies, "/proc/sys/user/max_user_namespaces is 0",
+          "sudo sysctl -w user.max_user_namespaces=15000" },
+        { limit_applies, "a limit of an outer user namespace, or 32 levels are nested",
+          "raise /proc/sys/user/max_*_namespaces outside, or nest less" },
+        { sysctl_applies, "/proc/sys/kernel/unprivileged_userns_clone is 0",
+          "sudo sysctl -w kernel.unprivileged_userns_clone=1" },
+        { apparmor_applies, "AppArmor: /proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1",
+          "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load the profile in "
+          "cofferdam-doctor(1)" },
+        { docker_applies,
+          "a seccomp filter, probably the outer container's (Seccomp: 2 in /proc/self/status)",
+          "start the outer container with --security-opt seccomp=unconfined --security-opt "
+          "systempaths=unconfined" },
+        { kubernetes_applies, "a seccomp filter, probably the outer pod's (Seccomp: 2 in /proc/self/status)",
+          "in the pod: securityContext.seccompProfile.type: Unconfined, or use --driver kubernetes" },
+        { seccomp_applies, "a seccomp filter is in force (Seccomp: 2 in /proc/self/status)",
+          "start cofferdam outside of the program that set the seccomp filter" },
+        { selinux_applies, "SELinux is enforcing",
+          "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
+        { chroot_applies, "a chroot: the kernel makes no user namespace in one",
+          "start cofferdam outside of the chroot" },
+};
+
+void probe_blame(const struct probe_host *host, int code, const char **ret_cause, const char **ret_remedy) {
+        *ret_cause = *ret_remedy = "";
+        for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
+                if (causes[i].applies(host, code)) {
+                        *ret_cause = causes[i].cause;
+                        *ret_remedy = causes[i].remedy;
+                        return;
+                }
+}

@@ -1,0 +1,257 @@
+/*
+ * probe-system.c - the kernel and its surroundings: confinement, limits, other drivers, this program itself
+ */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "drivers/native/probe-kit.h"
+#include "drivers/native/seccomp.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+
+/* Whether @word stands in the first page of @path. */
+static bool file_mentions(const char *path, const char *word) {
+        char text[4096];
+        AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+        const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+
+        return n > 0 && memmem(text, (size_t) n, word, strlen(word)) != NULL;
+}
+
+void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
+        static const struct {
+                const char *file, *variable, *kind;
+        } containers[] = {
+                { NULL, "KUBERNETES_SERVICE_HOST", "kubernetes" },
+                { "/var/run/secrets/kubernetes.io", NULL, "kubernetes" },
+                { "/run/.containerenv", NULL, "podman" },
+                { "/.dockerenv", NULL, "docker" },
+        };
+        const char *const container = ctx_getenv(ctx, "container"); /* set by systemd-nspawn, lxc, podman */
+        char text[256];
+        struct statx stx;
+
+        *ret = (struct probe_host){
+                .ctx = ctx,
+                .max_user_namespaces = probe_read_number("/proc/sys/user/max_user_namespaces"),
+                .unprivileged_clone = probe_read_number("/proc/sys/kernel/unprivileged_userns_clone"),
+                .apparmor_restrict =
+                        probe_read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
+                .seccomp_mode = prctl(PR_GET_SECCOMP),
+                .selinux = probe_read_number("/sys/fs/selinux/enforce") == 1,
+        };
+        ret->wsl = probe_read_text("/proc/sys/kernel/osrelease", text, sizeof(text)) == 0 &&
+                   (strstr(text, "icrosoft") || strstr(text, "WSL"));
+        ret->virtual_machine = file_mentions("/proc/cpuinfo", " hypervisor") ||
+                               probe_read_text("/sys/hypervisor/type", text, sizeof(text)) == 0;
+        ret->chrooted = statx(AT_FDCWD, "/", 0, STATX_MODE, &stx) == 0 &&
+                        (stx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) &&
+                        !(stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
+        for (size_t i = 0; i < ARRAY_SIZE(containers) && !ret->container[0]; i++)
+                if (containers[i].file ? access(containers[i].file, F_OK) == 0
+                                       : ctx_getenv(ctx, containers[i].variable) != NULL)
+                        (void) snprintf(ret->container, sizeof(ret->container), "%s", containers[i].kind);
+        if (container && container[0] && !ret->container[0])
+                (void) escape_str(container, ret->container, sizeof(ret->container));
+}
+
+void try_kernel(const struct probe_host *host, struct probe_result *ret) {
+        struct utsname name;
+
+        (void) host;
+        if (uname(&name) < 0)
+                result_failed(ret, -errno, "uname");
+        else
+                result_note(ret, "%s %.60s %.30s", name.sysname, name.release, name.machine);
+}
+
+void try_environment(const struct probe_host *host, struct probe_result *ret) {
+        result_note(ret, "%s%s, %s%s", host->container[0] ? "container: " : "no container", host->container,
+                    host->wsl               ? "WSL"
+                    : host->virtual_machine ? "virtual machine"
+                                            : "no virtual machine seen",
+                    host->seccomp_mode == 2 ? ", under a seccomp filter" : "");
+}
+
+/* An ELF program without an interpreter is static and runs in any root file system. */
+void try_linkage(const struct probe_host *host, struct probe_result *ret) {
+        AUTO_FD int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+        Elf64_Ehdr head;
+
+        (void) host;
+        if (fd < 0 || pread(fd, &head, sizeof(head), 0) != (ssize_t) sizeof(head)) {
+                result_failed(ret, -ENOEXEC, "read /proc/self/exe");
+                return;
+        }
+        for (unsigned i = 0; i < head.e_phnum; i++) {
+                Elf64_Phdr ph;
+
+                if (pread(fd, &ph, sizeof(ph), (off_t) (head.e_phoff + i * sizeof(ph))) ==
+                            (ssize_t) sizeof(ph) &&
+                    ph.p_type == PT_INTERP) {
+                        result_failed(ret, -ENOEXEC, "PT_INTERP in /proc/self/exe: linked dynamically");
+                        return;
+                }
+        }
+        result_note(ret, "static: no PT_INTERP in /proc/self/exe");
+}
+
+/* The nearest directory that exists must take a new entry. */
+void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
+        char path[PATH_MAX];
+        char *slash;
+
+        if (!host->ctx->state_dir) {
+                result_failed(ret, -ENOENT, "neither HOME nor XDG_STATE_HOME is set");
+                return;
+        }
+        (void) snprintf(path, sizeof(path), "%s", host->ctx->state_dir);
+        while (access(path, F_OK) < 0 && errno == ENOENT && (slash = strrchr(path, '/')) && path[1])
+                slash[slash == path] = 0;
+        if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
+                result_failed(ret, -errno, "write in %.60s", ESC(path));
+        else
+                result_note(ret, "%.90s can be written", ESC(host->ctx->state_dir));
+}
+
+/* @program in the caller's PATH; nothing is executed */
+static void find_program(const struct probe_host *host, const char *program, struct probe_result *ret) {
+        const char *path = ctx_getenv(host->ctx, "PATH");
+
+        for (; path && *path; path += strcspn(path, ":") + (path[strcspn(path, ":")] == ':')) {
+                const size_t len = strcspn(path, ":");
+                char file[PATH_MAX];
+
+                (void) snprintf(file, sizeof(file), "%.*s/%s", (int) len, path, program);
+                if (len > 0 && access(file, X_OK) == 0) {
+                        result_note(ret, "%.90s; the daemon was not asked", ESC(file));
+                        return;
+                }
+        }
+        result_failed(ret, -ENOENT, "find %s in PATH", program);
+}
+
+void try_docker(const struct probe_host *host, struct probe_result *ret) {
+        find_program(host, "docker", ret);
+}
+
+void try_podman(const struct probe_host *host, struct probe_result *ret) {
+        find_program(host, "podman", ret);
+}
+
+void try_seccomp(const struct probe_host *host, struct probe_result *ret) {
+        struct seccomp_program program;
+        int r;
+
+        (void) host;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+                result_failed(ret, -errno, "prctl(PR_SET_NO_NEW_PRIVS)");
+                return;
+        }
+        r = seccomp_filter_compile(&(struct seccomp_options){ 0 }, &program, NULL);
+        if (r == 0)
+                r = seccomp_filter_load(&program);
+        if (r < 0)
+                result_failed(ret, r, "seccomp(SECCOMP_SET_MODE_FILTER)");
+        else if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM)
+                result_failed(ret, -EDOM, "the filter refuses unshare(CLONE_NEWUSER)");
+        else
+                result_note(ret, "the filter loads (%zu instructions) and refuses", program.len);
+}
+
+/* linux/landlock.h of the 6.1 headers ends at the file rights */
+#define LANDLOCK_VERSION_FLAG  1U
+#define LANDLOCK_SCOPE_SOCKET_ (1ULL << 0)
+#define LANDLOCK_SCOPE_SIGNAL_ (1ULL << 1)
+enum { LANDLOCK_ABI_SCOPES = 6 };
+struct landlock_ruleset {
+        uint64_t handled_access_fs, handled_access_net, scoped;
+};
+
+/* ABI 6 is the first that keeps signals and abstract sockets within a domain. */
+void try_landlock(const struct probe_host *host, struct probe_result *ret) {
+        const struct landlock_ruleset rules = { .scoped = LANDLOCK_SCOPE_SOCKET_ | LANDLOCK_SCOPE_SIGNAL_ };
+        const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION_FLAG);
+        AUTO_FD int fd = -1;
+
+        (void) host;
+        if (abi < 0) {
+                result_failed(ret, -errno, "landlock_create_ruleset(VERSION)");
+                return;
+        }
+        if (abi < LANDLOCK_ABI_SCOPES) {
+                result_failed(ret, -EOPNOTSUPP, "landlock ABI %ld, scopes need %d", abi, LANDLOCK_ABI_SCOPES);
+                return;
+        }
+        fd = (int) syscall(SYS_landlock_create_ruleset, &rules, sizeof(rules), 0);
+        if (fd < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+                result_failed(ret, -errno, "landlock_restrict_self");
+        else if (kill(getppid(), 0) == 0 || errno != EPERM)
+                result_failed(ret, -EDOM, "a scoped process cannot signal its parent");
+        else
+                result_note(ret, "ABI %ld, scopes of signals and abstract sockets hold", abi);
+}
+
+/* The directory of the caller's own cgroup below @root. Return: 0, -ENOENT. */
+static int own_cgroup(const char *root, char *out, size_t size) {
+        AUTO_FILE FILE *f = fopen("/proc/self/cgroup", "re");
+        char line[PATH_MAX];
+
+        while (f && fgets(line, sizeof(line), f))
+                if (strncmp(line, "0::", 3) == 0) {
+                        line[strcspn(line, "\n")] = 0;
+                        return (size_t) snprintf(out, size, "%s%s", root, line + 3) < size ? 0
+                                                                                           : -ENAMETOOLONG;
+                }
+        return -ENOENT;
+}
+
+static bool is_cgroup2(const char *path) {
+        struct statfs fs;
+
+        return statfs(path, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
+}
+
+/* Makes and removes a group below the caller's own; needs what a run needs: its own subtree with controllers.
+ */
+void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
+        const char *const root = is_cgroup2("/sys/fs/cgroup") ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified";
+        char own[PATH_MAX], path[PATH_MAX + 64], controllers[80];
+
+        (void) host;
+        if (!is_cgroup2(root)) {
+                result_failed(ret, -ENOENT, "statfs /sys/fs/cgroup: no cgroup v2%s",
+                              access("/sys/fs/cgroup/memory", F_OK) == 0 ? ", version 1 is mounted" : "");
+                return;
+        }
+        if (own_cgroup(root, own, sizeof(own)) < 0) {
+                result_failed(ret, -ENOENT, "own group in /proc/self/cgroup");
+                return;
+        }
+        (void) snprintf(path, sizeof(path), "%s/cofferdam-probe-%d", own, getppid());
+        if (mkdir(path, 0755) < 0) {
+                result_failed(ret, -errno, "mkdir in the own cgroup %.50s", ESC(own));
+                return;
+        }
+        (void) strncat(path, "/cgroup.controllers", sizeof(path) - strlen(path) - 1);
+        if (probe_read_text(path, controllers, sizeof(controllers)) < 0 || !controllers[0])
+                result_failed(ret, -ENODATA, "no controllers in a group below %.50s", ESC(own));
+        else
+                result_note(ret, "v2, delegated: %s", controllers);
+        *strrchr(path, '/') = 0;
+        (void) rmdir(path);
+}

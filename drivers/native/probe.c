@@ -1,0 +1,261 @@
+/*
+ * DOC: theory of operation
+ *
+ * A row of the table names an attempt, the namespaces it is made in, what it needs of earlier rows, and what
+ * to say when it fails. An attempt runs in a child that is killed after a second; all it makes lies in
+ * namespaces of the child or is removed by it. Files under /proc/sys only explain a failure afterwards.
+ *
+ * Rows that need a failed row are not tried: one cause gives one remedy.
+ */
+#include "drivers/native/probe.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/native/probe-kit.h"
+#include "runtime/base/cleanup.h"
+
+/** struct probe - one row to be */
+struct probe {
+        const char *name, *key;
+        bool required;
+        bool here;          /* looks at files only: no child */
+        uint64_t flags;     /* of clone(2) for the child */
+        probe_try *try;     /* NULL: the namespaces alone */
+        const char *needs;  /* key of an earlier row, or NULL */
+        const char *effect; /* of not having it */
+        const char *remedy; /* when no cause is known that has one */
+};
+
+#define USER  ((uint64_t) CLONE_NEWUSER)
+#define MOUNT (USER | (uint64_t) CLONE_NEWNS)
+#define UNS   "user_namespaces"
+#define MNT   "mount_namespace"
+
+static const char no_run[] = "native runs cannot start";
+static const char needs_config[] = "use a kernel that was built with it";
+static const char needs_kernel[] = "use Linux 5.12 or later, or start the outer container with --privileged";
+
+// clang-format off: one row, three lines
+static const struct probe probes[] = {
+        { "kernel", "kernel", false, true, 0, try_kernel, NULL, NULL, NULL },
+        { "surroundings", "environment", false, true, 0, try_environment, NULL, NULL, NULL },
+        { "program", "binary", false, true, 0, try_linkage, NULL, "it cannot start inside of foreign images",
+          "meson setup --reconfigure -Dstatic=true build" },
+        { "state directory", "state_directory", true, true, 0, try_state_dir, NULL, "runs cannot be recorded",
+          "set XDG_STATE_HOME to a directory that you can write" },
+        { "user namespaces", UNS, true, false, USER, try_user_namespace, NULL, no_run, needs_config },
+        { "mount namespace", MNT, true, false, MOUNT, NULL, UNS, no_run, needs_config },
+        { "pid namespace", "pid_namespace", true, false, USER | CLONE_NEWPID, NULL, UNS, no_run,
+          needs_config },
+        { "ipc namespace", "ipc_namespace", true, false, USER | CLONE_NEWIPC, NULL, UNS, no_run,
+          needs_config },
+        { "uts namespace", "uts_namespace", true, false, USER | CLONE_NEWUTS, NULL, UNS, no_run,
+          needs_config },
+        { "cgroup namespace", "cgroup_namespace", true, false, USER | CLONE_NEWCGROUP, NULL, UNS, no_run,
+          needs_config },
+        { "net namespace", "net_namespace", true, false, USER | CLONE_NEWNET, NULL, UNS,
+          "only --network open is possible", needs_config },
+        { "loopback", "loopback", true, false, USER | CLONE_NEWNET, try_loopback, "net_namespace",
+          "programs that talk to 127.0.0.1 fail", needs_config },
+        { "uid ranges", "uid_ranges", false, false, 0, try_uid_ranges, UNS,
+          "one uid exists inside; images with several users do not work",
+          "sudo apt-get install uidmap; sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
+          "$USER" },
+        { "FUSE device", "fuse_device", true, false, USER, try_fuse_device, UNS,
+          "the workspace cannot be guarded: native runs cannot start",
+          "sudo chmod 666 /dev/fuse (to keep it: a udev rule KERNEL==\"fuse\", MODE=\"0666\")" },
+        { "FUSE mount", "fuse_mount", true, false, MOUNT, try_fuse_mount, "fuse_device",
+          "the workspace cannot be guarded: native runs cannot start", "sudo modprobe fuse" },
+        { "tmpfs", "tmpfs", true, false, MOUNT, try_tmpfs, MNT, no_run, needs_kernel },
+        { "mount API", "mount_api", true, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
+        { "pivot_root", "pivot_root", true, false, MOUNT, try_pivot_root, MNT, no_run,
+          "start from a real root file system, not from an initramfs" },
+        { "new /proc", "proc", true, false, MOUNT | CLONE_NEWPID, try_proc, MNT, no_run,
+          "start the outer container with --security-opt systempaths=unconfined" },
+        { "openat2", "openat2", true, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
+        { "overlayfs", "overlayfs", false, false, MOUNT, try_overlay, MNT,
+          "no copy-on-write by the kernel; the FUSE guard does it",
+          "sudo modprobe overlay (Linux 5.11 or later)" },
+        { "idmapped mounts", "idmapped_mounts", false, false, 0, try_idmap, UNS,
+          "for root: files only root can read are masked by name",
+          "use Linux 5.12 or later, and a root file system such as ext4" },
+        { "seccomp filter", "seccomp", true, false, 0, try_seccomp, NULL, no_run, needs_config },
+        { "landlock", "landlock", false, false, 0, try_landlock, NULL,
+          "with --network open, abstract sockets of the host are reachable",
+          "use Linux 6.12 or later with landlock in /sys/kernel/security/lsm" },
+        { "cgroup", "cgroup", false, false, 0, try_cgroup, NULL, "limits are rlimits and tmpfs sizes only",
+          "systemd-run --user --scope -p Delegate=yes cofferdam ..." },
+        { "docker client", "docker_client", false, true, 0, try_docker, NULL,
+          "--driver docker is not available", "sudo apt-get install docker.io" },
+        { "podman client", "podman_client", false, true, 0, try_podman, NULL,
+          "--driver podman is not available", "sudo apt-get install podman" },
+};
+// clang-format on
+static_assert(ARRAY_SIZE(probes) <= PROBE_ROWS_MAX, "PROBE_ROWS_MAX is too small");
+
+const char *probe_state_name(enum probe_state state) {
+        static const char *const names[] = { "ok", "degraded", "missing" };
+
+        static_assert(ARRAY_SIZE(names) == PROBE_STATE_COUNT, "names[] and enum probe_state differ");
+        return names[state];
+}
+
+/* errno values that one row has an own remedy for */
+static const struct {
+        const char *key;
+        int code;
+        const char *remedy;
+} remedies[] = {
+        { "fuse_device", -ENOENT, "sudo modprobe fuse; in a container: start it with --device /dev/fuse" },
+        { "fuse_device", -ENODEV, "sudo modprobe fuse" },
+        { "fuse_device", -ENXIO, "sudo modprobe fuse" },
+        { "fuse_device", -EPERM, "start the outer container with --device /dev/fuse" },
+        { "uid_ranges", -ENOENT, "sudo apt-get install uidmap" },
+        { "uid_ranges", -ESRCH,
+          "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER" },
+        { "uid_ranges", -ENOTSUP, "start cofferdam without no_new_privs" },
+        { "uid_ranges", -EPERM, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap" },
+        { "cgroup", -ENOENT, "boot with systemd.unified_cgroup_hierarchy=1" },
+};
+
+static const char *row_remedy(const struct probe *p, int code) {
+        for (size_t i = 0; i < ARRAY_SIZE(remedies); i++)
+                if (remedies[i].code == code && strcmp(remedies[i].key, p->key) == 0)
+                        return remedies[i].remedy;
+        return p->remedy ? p->remedy : "";
+}
+
+/* Refusals of these rows come from files, not from who guards namespaces and system calls. */
+static bool blamable(const struct probe *p) {
+        static const char *const others[] = { "fuse_device", "uid_ranges", "cgroup", "landlock" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+                if (strcmp(p->key, others[i]) == 0)
+                        return false;
+        return !p->here;
+}
+
+static void describe_failure(const struct probe_host *host, const struct probe *p,
+                             const struct probe_result *r, struct probe_row *row) {
+        const char *cause = "", *remedy = "";
+
+        row->state = p->required ? PROBE_MISSING : PROBE_DEGRADED;
+        if (blamable(p))
+                probe_blame(host, r->code, &cause, &remedy);
+        (void) snprintf(row->evidence, sizeof(row->evidence), "%s: %s%s%s", r->step,
+                        probe_errno_name(r->code), cause[0] ? "; " : "", cause);
+        (void) snprintf(row->effect, sizeof(row->effect), "%s", p->effect ? p->effect : "");
+        (void) snprintf(row->remedy, sizeof(row->remedy), "%s", remedy[0] ? remedy : row_remedy(p, r->code));
+}
+
+static const struct probe_row *row_find(const struct probe_row *rows, size_t n, const char *key) {
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(rows[i].key, key) == 0)
+                        return &rows[i];
+        return NULL;
+}
+
+static void look(const struct probe_host *host, const struct probe *p, struct probe_row *row) {
+        struct probe_result r = { 0 };
+
+        if (p->here)
+                p->try(host, &r);
+        else
+                probe_child(host, p->flags, p->try, &r);
+        if (r.code < 0)
+                describe_failure(host, p, &r, row);
+        else
+                (void) snprintf(row->evidence, sizeof(row->evidence), "%s",
+                                r.note[0] ? r.note : "made and left");
+}
+
+/* The rows of the table that @wanted says, NULL: all. */
+static size_t look_at(const struct ctx *ctx, const bool *wanted, struct probe_row *rows) {
+        struct probe_host host;
+        size_t n = 0;
+
+        probe_host_read(ctx, &host);
+        for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+                const struct probe *p = &probes[i];
+                const struct probe_row *needed = p->needs ? row_find(rows, n, p->needs) : NULL;
+                struct probe_row *row = &rows[n];
+
+                if (wanted && !wanted[i])
+                        continue;
+                n++;
+                *row = (struct probe_row){ .name = p->name, .key = p->key, .required = p->required };
+                if (needed && needed->state == PROBE_MISSING) {
+                        row->state = p->required ? PROBE_MISSING : PROBE_DEGRADED;
+                        (void) snprintf(row->evidence, sizeof(row->evidence), "not tried: needs %s",
+                                        needed->name);
+                } else {
+                        look(&host, p, row);
+                }
+        }
+        return n;
+}
+
+size_t probe_all(const struct ctx *ctx, struct probe_row *rows) {
+        return look_at(ctx, NULL, rows);
+}
+
+/* which rows can explain a step; user namespaces are always looked at */
+static const struct {
+        const char *step;
+        const char *keys[6];
+} explanations[] = {
+        { "userns", { NULL } },
+        { "clone",
+          { MNT, "pid_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace", "net_namespace" } },
+        { "mount", { MNT, "tmpfs", "mount_api", "pivot_root", "openat2" } },
+        { "root", { MNT, "tmpfs", "mount_api", "pivot_root" } },
+        { "fuse", { MNT, "fuse_device", "fuse_mount" } },
+        { "proc", { MNT, "proc" } },
+        { "net", { "net_namespace", "loopback" } },
+        { "seccomp", { "seccomp" } },
+        { "overlay", { MNT, "overlayfs" } },
+        { "idmap", { "idmapped_mounts" } },
+        { "state", { "state_directory" } },
+};
+
+static void select_rows(const char *step, bool *wanted) {
+        for (size_t e = 0; e < ARRAY_SIZE(explanations); e++) {
+                if (strcmp(explanations[e].step, step) != 0)
+                        continue;
+                for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
+                        wanted[i] = strcmp(probes[i].key, UNS) == 0;
+                        for (size_t k = 0; k < ARRAY_SIZE(explanations[e].keys) && !wanted[i]; k++)
+                                wanted[i] = explanations[e].keys[k] &&
+                                            strcmp(explanations[e].keys[k], probes[i].key) == 0;
+                }
+                return;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
+                wanted[i] = probes[i].required;
+}
+
+int probe_explain(const struct ctx *ctx, const char *step, int code, struct error *err) {
+        bool wanted[ARRAY_SIZE(probes)] = { false };
+        struct probe_row rows[PROBE_ROWS_MAX];
+        char before[ERROR_MSG_MAX / 2];
+        size_t n;
+
+        if (!err)
+                return code;
+        if (err->msg[0])
+                (void) snprintf(before, sizeof(before), "%.*s", (int) sizeof(before) - 1, err->msg);
+        else
+                (void) snprintf(before, sizeof(before), "set-up step '%s': %s", step, strerror(-code));
+        select_rows(step, wanted);
+        n = look_at(ctx, wanted, rows);
+        for (size_t i = 0; i < n; i++)
+                if (rows[i].state != PROBE_OK)
+                        return error_set(err, code, "%s: %s: %s: %s; remedy: %s", before, rows[i].name,
+                                         rows[i].evidence, rows[i].effect, rows[i].remedy);
+        return error_set(err, code, "%s: everything it needs works when tried alone, see 'cofferdam doctor'",
+                         before);
+}
