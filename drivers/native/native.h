@@ -1,0 +1,14 @@
+/*
+ * native.h - the native driver: user, mount, pid, ipc, uts, cgroup and network namespaces around a
+ * FUSE-served workspace
+ */
+#pragma once
+
+#include "drivers/driver.h"
+
+extern const struct driver_ops driver_native;
+
+/** native_plan(), native_plan_free(), native_describe() - see struct driver_ops */
+int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret, struct error *err);
+struct driver_plan *native_plan_free(struct driver_plan *plan);
+json_t *native_describe(const struct driver_plan *plan);

@@ -1,0 +1,209 @@
+/*
+ * DOC: theory of operation
+ *
+ * plan() turns a specification into decisions, with the caller's rights and without touching anything:
+ * who works, which host directories are pinned, which rules they get, what the home and /etc hold, which
+ * environment the commands see. The order matters: PATH is filtered by the regions, so they come first; the
+ * workspace is always region 0.
+ */
+#include "drivers/native/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "drivers/native/native.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/json.h"
+#include "runtime/base/path.h"
+
+enum { PATH_JSON_MAX = 4096 };
+
+static int tmpfs_plan(struct driver_plan *plan, const struct spec *spec) {
+        const struct {
+                const char *target;
+                uint64_t size;
+                mode_t mode;
+        } rows[] = {
+                { plan->id.home, spec->home.size, 0700 },
+                { "/tmp", spec->tmp.size, 01777 },
+                { "/var/tmp", spec->tmp.size, 01777 },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rows); i++) {
+                bool taken = false;
+
+                for (size_t k = 0; k < plan->n_regions; k++)
+                        taken = taken || strcmp(plan->regions[k].target, rows[i].target) == 0;
+                for (size_t k = 0; k < plan->n_tmpfs; k++)
+                        taken = taken || strcmp(plan->tmpfs[k].target, rows[i].target) == 0;
+                if (!taken)
+                        r = tmpfs_add(plan, rows[i].target, rows[i].size, rows[i].mode);
+        }
+        return r;
+}
+
+static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        int r;
+
+        r = id_resolve(plan->ctx, spec->user, &plan->id, err);
+        if (r == 0)
+                r = workspace_add(plan, spec, err);
+        if (r == 0)
+                r = mounts_add(plan, spec, err);
+        if (r == 0)
+                r = toolchains_add(plan, spec, err);
+        if (r == 0)
+                r = seeds_add(plan, spec, err);
+        if (r == 0)
+                r = git_identity_add(plan, spec, err);
+        if (r == 0)
+                r = etc_add(plan, err);
+        if (r == 0)
+                r = env_build(plan, spec, err);
+        if (r < 0)
+                return r;
+        r = tmpfs_plan(plan, spec);
+        if (r < 0)
+                return error_set(err, r, "temporary file systems: %s", strerror(-r));
+        places_sort(plan);
+        plan->network_open = spec->network.mode == NETWORK_OPEN;
+        plan->cache_exclusive = spec->workspace.cache == CACHE_EXCLUSIVE;
+        return 0;
+}
+
+int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret, struct error *err) {
+        struct driver_plan *plan = calloc(1, sizeof(*plan));
+        int r;
+
+        if (!plan)
+                return error_set(err, -ENOMEM, "out of memory");
+        plan->ctx = ctx;
+        r = plan_fill(plan, spec, err);
+        if (r < 0) {
+                (void) native_plan_free(plan);
+                return r;
+        }
+        *ret = plan;
+        return 0;
+}
+
+struct driver_plan *native_plan_free(struct driver_plan *plan) {
+        if (!plan)
+                return NULL;
+        free(plan->id.name);
+        free(plan->id.home);
+        free(plan->id.shell);
+        for (size_t i = 0; i < plan->n_regions; i++) {
+                pin_deinit(&plan->regions[i].pin);
+                free(plan->regions[i].target);
+                plan->regions[i].rules = rules_free(plan->regions[i].rules);
+        }
+        for (size_t i = 0; i < plan->n_tmpfs; i++)
+                free(plan->tmpfs[i].target);
+        for (size_t i = 0; i < plan->n_seeds; i++) {
+                (void) fd_close(plan->seeds[i].fd);
+                free(plan->seeds[i].source);
+                free(plan->seeds[i].target);
+        }
+        for (size_t i = 0; i < plan->n_files; i++) {
+                free(plan->files[i].target);
+                free(plan->files[i].data);
+        }
+        for (size_t i = 0; i < plan->n_env; i++)
+                free(plan->env[i]);
+        free(plan->env);
+        free(plan);
+        return NULL;
+}
+
+/* File systems on which something differs from a local disk; said by describe(). */
+static const struct {
+        uint32_t magic;
+        const char *text;
+} file_systems[] = {
+        { 0x6969, "nfs: changes of other machines show after its own delay" },
+        { 0xff534d42, "cifs: changes of other machines show after its own delay" },
+        { 0xfe534d42, "smb2: changes of other machines show after its own delay" },
+        { 0x00c36400, "ceph: changes of other machines show after its own delay" },
+        { 0x65735546, "fuse: as fast and as correct as its server" },
+        { 0x01021997, "9p: no inotify, weak cache coherence" },
+        { 0x01021994, "tmpfs: gone when the machine stops" },
+};
+
+static const char *file_system_text(int fd) {
+        struct statfs fs;
+
+        if (fstatfs(fd, &fs) < 0)
+                return NULL;
+        if (fs.f_flags & 1 /* ST_RDONLY */)
+                return "mounted read-only: writes fail with EROFS";
+        for (size_t i = 0; i < ARRAY_SIZE(file_systems); i++)
+                if ((uint32_t) fs.f_type == file_systems[i].magic)
+                        return file_systems[i].text;
+        return NULL;
+}
+
+static json_t *regions_json(const struct driver_plan *plan) {
+        static const char *const kinds[REGION_KIND_COUNT] = {
+                [REGION_DIRECT] = "direct", [REGION_RO] = "ro"
+        };
+        static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind", "cache", "toolchain" };
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < plan->n_regions; i++) {
+                const struct native_region *r = &plan->regions[i];
+                json_t *row =
+                        json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:s*}", "index", (int) i, "source",
+                                  json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
+                                  json_from_bytes(r->target, PATH_JSON_MAX), "kind", kinds[r->kind], "role",
+                                  roles[r->role], "file", r->is_file, "note", file_system_text(r->pin.fd));
+
+                if (json_array_append_new(list, row) < 0) {
+                        json_decref(list);
+                        return NULL;
+                }
+        }
+        return list;
+}
+
+static json_t *toolchains_json(const struct driver_plan *plan) {
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < plan->n_regions; i++)
+                if (plan->regions[i].role == ROLE_TOOLCHAIN)
+                        (void) json_array_append_new(list,
+                                                     json_from_bytes(plan->regions[i].target, PATH_JSON_MAX));
+        return list;
+}
+
+static json_t *seeds_json(const struct driver_plan *plan) {
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < plan->n_seeds; i++)
+                (void) json_array_append_new(
+                        list, json_pack("{s:o,s:o,s:s,s:I}", "source",
+                                        json_from_bytes(plan->seeds[i].source, PATH_JSON_MAX), "target",
+                                        json_from_bytes(plan->seeds[i].target, PATH_JSON_MAX), "kind",
+                                        plan->seeds[i].is_dir ? "directory" : "file", "bytes",
+                                        (json_int_t) plan->seeds[i].bytes));
+        return list;
+}
+
+json_t *native_describe(const struct driver_plan *plan) {
+        json_t *mechanisms =
+                json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
+                          plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
+                          plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard",
+                          "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
+                          "scope", plan->network_open ? "landlock" : "namespaces");
+
+        return json_pack("{s:o,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions", regions_json(plan),
+                         "toolchains", toolchains_json(plan), "seeds", seeds_json(plan), "mechanisms",
+                         mechanisms, "user", "name", plan->id.name, "uid", (json_int_t) plan->id.inside_uid,
+                         "gid", (json_int_t) plan->id.inside_gid, "home",
+                         json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
+                         json_from_bytes(plan->workspace, PATH_JSON_MAX));
+}

@@ -1,0 +1,266 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "drivers/native/plan.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/path.h"
+#include "runtime/base/sys.h"
+
+#ifndef FS_CASEFOLD_FL
+#define FS_CASEFOLD_FL 0x40000000
+#endif
+
+/* File systems that find "a" under the name "A" (f_type of statfs(2)). */
+static const uint32_t folding_fs[] = {
+        0x4d44,                 /* vfat */
+        0x2011bab0,             /* exfat */
+        0x5346544e, 0x7366746e, /* ntfs */
+        0x482b,     0x4244,     /* hfsplus, hfs */
+        0xff534d42, 0xfe534d42, /* cifs, smb2 */
+        0x01021997,             /* 9p: often a Windows directory seen from WSL */
+};
+
+static bool folds_case(int fd, bool is_dir) {
+        AUTO_FD int dir = -1;
+        struct statfs fs;
+        int flags = 0;
+
+        if (fstatfs(fd, &fs) < 0)
+                return true; /* not known: the stricter reading */
+        for (size_t i = 0; i < ARRAY_SIZE(folding_fs); i++)
+                if ((uint32_t) fs.f_type == folding_fs[i])
+                        return true;
+        if (!is_dir)
+                return false;
+        dir = open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
+        return dir >= 0 && ioctl(dir, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_CASEFOLD_FL);
+}
+
+const struct native_region *region_find(const struct driver_plan *plan, const char *inside) {
+        const struct native_region *best = NULL;
+
+        for (size_t i = 0; i < plan->n_regions; i++)
+                if (path_below(inside, plan->regions[i].target) &&
+                    (!best || path_below(plan->regions[i].target, best->target)))
+                        best = &plan->regions[i];
+        return best;
+}
+
+/* All rules of a region, in the order of their strength: the last match wins. */
+static int compile_rules(const struct spec *spec, const struct region_request *req, char *const *hidden,
+                         size_t n_hidden, bool fold, struct rules **ret, struct error *err) {
+        AUTO_FREE struct rule_def *defs = NULL;
+        const struct rule_def *builtin = NULL;
+        size_t n = 0, n_builtin = 0;
+
+        if (req->builtin_rules && spec->guard.defaults)
+                builtin = rules_builtin(&n_builtin);
+        defs = calloc(n_builtin + req->n_rules + spec->guard.n_rules + n_hidden + 1, sizeof(*defs));
+        if (!defs)
+                return error_set(err, -ENOMEM, "out of memory");
+        for (size_t i = 0; i < n_builtin; i++)
+                defs[n++] = builtin[i];
+        for (size_t i = 0; i < req->n_rules; i++)
+                defs[n++] = req->rules[i];
+        for (size_t i = 0; req->builtin_rules && i < spec->guard.n_rules; i++)
+                defs[n++] =
+                        (struct rule_def){ spec->guard.rules[i].path, spec->guard.rules[i].action, false };
+        for (size_t i = 0; i < n_hidden; i++)
+                defs[n++] = (struct rule_def){ hidden[i], GUARD_HIDE, true };
+        if (n == 0) {
+                *ret = NULL;
+                return 0;
+        }
+        return rules_new(defs, n, fold, ret, err);
+}
+
+static void hidden_free(char **hidden, size_t n) {
+        for (size_t i = 0; hidden && i < n; i++)
+                free(hidden[i]);
+        free(hidden);
+}
+
+static int add_rules(struct native_region *region, const struct pin_policy *policy, const struct spec *spec,
+                     const struct region_request *req, struct error *err) {
+        char **hidden = NULL;
+        size_t n_hidden = 0;
+        bool fold;
+        int r;
+
+        if (!region->is_file) {
+                r = pin_hidden(&region->pin, policy, &hidden, &n_hidden);
+                if (r < 0)
+                        return error_set(err, r, "hidden paths of '%s': %s", ESC(req->source), strerror(-r));
+        }
+        fold = (req->builtin_rules || n_hidden > 0) && folds_case(region->pin.fd, !region->is_file);
+        r = compile_rules(spec, req, hidden, n_hidden, fold, &region->rules, err);
+        hidden_free(hidden, n_hidden);
+        return r;
+}
+
+static void region_deinit(struct native_region *region) {
+        pin_deinit(&region->pin);
+        free(region->target);
+        region->rules = rules_free(region->rules);
+}
+
+/* Builds a region; on failure the caller deinits what there is. */
+static int region_init(struct native_region *region, struct driver_plan *plan, const struct spec *spec,
+                       const struct region_request *req, struct error *err) {
+        const struct pin_policy policy = {
+                .home = plan->ctx->home,
+                .state_dir = plan->ctx->state_dir,
+                .allowed = (const char *const *) spec->allow_sensitive,
+                .n_allowed = spec->n_allow_sensitive,
+        };
+        int r;
+
+        r = pin_open(req->source, &policy, &region->pin, err);
+        if (r < 0)
+                return r;
+        region->is_file = !S_ISDIR(region->pin.type);
+        region->target = strdup(req->target ? req->target : region->pin.path);
+        if (!region->target)
+                return error_set(err, -ENOMEM, "out of memory");
+        return add_rules(region, &policy, spec, req, err);
+}
+
+int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,
+               bool optional, struct error *err) {
+        struct native_region region = { .pin = PIN_INIT, .kind = req->kind, .role = req->role };
+        int r;
+
+        if (plan->n_regions >= PLAN_REGIONS_MAX)
+                return error_set(err, -E2BIG, "more than %d mounts and toolchains", PLAN_REGIONS_MAX);
+        r = region_init(&region, plan, spec, req, err);
+        for (size_t i = 0; r == 0 && i < plan->n_regions; i++)
+                if (strcmp(plan->regions[i].target, region.target) == 0)
+                        r = error_set(err, -EEXIST, "two mounts at '%s'", ESC(region.target));
+        if (r < 0) {
+                region_deinit(&region);
+                if (!optional || r == -ENOMEM)
+                        return r;
+                if (err)
+                        *err = (struct error){ 0 };
+                return 0;
+        }
+        plan->regions[plan->n_regions++] = region;
+        return 0;
+}
+
+/* What a run needs of its workspace, with the remedy in the message. */
+static int workspace_check(const struct driver_plan *plan, const struct native_region *region,
+                           struct error *err) {
+        const char *path = region->pin.path;
+        struct stat st;
+
+        if (region->is_file)
+                return error_set(err, -ENOTDIR,
+                                 "workspace '%s' is a file: give its directory with --workspace", ESC(path));
+        if (strcmp(path, "/") == 0)
+                return error_set(err, -EINVAL,
+                                 "workspace is '/': go to the project's directory or give --workspace DIR");
+        if (fstat(region->pin.fd, &st) < 0)
+                return error_set(err, -errno, "workspace '%s': %s", ESC(path), strerror(errno));
+        if (plan->id.host_uid == 0 && st.st_uid != 0 && (st.st_mode & 05) != 05)
+                return error_set(err, -EACCES,
+                                 "workspace '%s' belongs to uid %u and root works without its privileges: "
+                                 "use --user %u:%u",
+                                 ESC(path), st.st_uid, st.st_uid, st.st_gid);
+        if (faccessat(region->pin.fd, "", R_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) < 0)
+                return error_set(err, -errno,
+                                 "workspace '%s' cannot be read: %s: chmod u+rx or choose another", ESC(path),
+                                 strerror(errno));
+        return 0;
+}
+
+int workspace_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        const struct region_request req = {
+                .source = spec->workspace.source ? spec->workspace.source : plan->ctx->cwd,
+                .target = spec->workspace.target,
+                .kind = spec->workspace.mode == WORKSPACE_RO ? REGION_RO : REGION_DIRECT,
+                .role = ROLE_WORKSPACE,
+                .builtin_rules = true,
+        };
+        int r;
+
+        if (!req.source)
+                return error_set(err, -ENOENT,
+                                 "the current directory is gone or cannot be read: cd somewhere else or give "
+                                 "--workspace DIR");
+        if (strcmp(req.source, "/") == 0)
+                return error_set(err, -EINVAL,
+                                 "workspace is '/': go to the project's directory or give --workspace DIR");
+        r = region_add(plan, spec, &req, false, err);
+        if (r < 0)
+                return error_wrap(err, r, "workspace");
+        r = workspace_check(plan, &plan->regions[0], err);
+        if (r < 0)
+                return r;
+        plan->workspace = plan->regions[0].target;
+        return worktree_add(plan, spec, err);
+}
+
+static int mount_add(struct driver_plan *plan, const struct spec *spec, const struct spec_mount *mount,
+                     struct error *err) {
+        const struct region_request req = {
+                .source = mount->source,
+                .target = mount->target,
+                .kind = mount->readonly || mount->type == MOUNT_CACHE ? REGION_RO : REGION_DIRECT,
+                .role = mount->type == MOUNT_CACHE ? ROLE_CACHE : ROLE_BIND,
+                .builtin_rules = !mount->readonly,
+        };
+
+        if (mount->type == MOUNT_TMPFS)
+                return tmpfs_add(plan, mount->target, mount->size, 0755);
+        if (mount->type == MOUNT_OVERLAY)
+                return error_set(err, -ENOTSUP, "overlay mounts are not supported by the native driver yet");
+        return region_add(plan, spec, &req, false, err);
+}
+
+int mounts_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        for (size_t i = 0; i < spec->n_mounts; i++) {
+                const int r = mount_add(plan, spec, &spec->mounts[i], err);
+
+                if (r < 0)
+                        return error_wrap(err, r, "mount at '%s'",
+                                          spec->mounts[i].target ? ESC(spec->mounts[i].target) : "?");
+        }
+        return 0;
+}
+
+int tmpfs_add(struct driver_plan *plan, const char *target, uint64_t size_bytes, mode_t mode) {
+        char *copy;
+
+        if (plan->n_tmpfs >= PLAN_TMPFS_MAX)
+                return -E2BIG;
+        copy = strdup(target);
+        if (!copy)
+                return -ENOMEM;
+        plan->tmpfs[plan->n_tmpfs++] = (struct native_tmpfs){ copy, size_bytes, mode };
+        return 0;
+}
+
+static int by_target(const void *a, const void *b) {
+        const struct native_place *x = a, *y = b;
+
+        return strcmp(x->target, y->target); /* a parent is a prefix of its children, so it comes first */
+}
+
+void places_sort(struct driver_plan *plan) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < plan->n_regions; i++)
+                plan->places[n++] = (struct native_place){ plan->regions[i].target, (int) i, -1 };
+        for (size_t i = 0; i < plan->n_tmpfs; i++)
+                plan->places[n++] = (struct native_place){ plan->tmpfs[i].target, -1, (int) i };
+        qsort(plan->places, n, sizeof(plan->places[0]), by_target);
+        plan->n_places = n;
+}
