@@ -1,0 +1,82 @@
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "drivers/native/setup.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+/* linux/landlock.h of 6.1 stops before scopes */
+struct ruleset_attr {
+        uint64_t handled_access_fs, handled_access_net, scoped;
+};
+enum { ARGS_MAX = 8 << 20 };
+enum { SCOPE_ABSTRACT_UNIX_SOCKET = 1, SCOPE_SIGNAL = 2 };
+
+int landlock_scope(void) {
+        const struct ruleset_attr attr = { .scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL };
+        AUTO_FD int fd = -1;
+
+        fd = (int) syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+        if (fd < 0)
+                return -ENOTSUP;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+                return -ENOTSUP;
+        return 0;
+}
+
+int confine_caps(void) {
+        struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        const struct __user_cap_data_struct none[2] = { 0 };
+
+        (void) prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+        for (unsigned long cap = 0; cap < 64; cap++)
+                if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+                        break; /* EINVAL: beyond the last one; EPERM: without CAP_SETPCAP, see below */
+        if (syscall(SYS_capset, &head, none) < 0)
+                return -errno;
+        return 0;
+}
+
+void confine_memory(const char *title) {
+        char *args = program_invocation_name;
+        /* the kernel lays out: arguments, environment, name of the executable */
+        char *end = (char *) (uintptr_t) getauxval(AT_EXECFN);
+
+        if (args && args < end && end - args < ARGS_MAX) {
+                explicit_bzero(args, (size_t) (end - args));
+                (void) snprintf(args, (size_t) (end - args), "%s", title);
+        }
+        environ = NULL;
+        (void) prctl(PR_SET_NAME, title, 0, 0, 0);
+}
+
+static int by_number(const void *a, const void *b) {
+        const int x = *(const int *) a, y = *(const int *) b;
+
+        return (x > y) - (x < y);
+}
+
+void confine_fds(const int *keep, size_t n) {
+        int sorted[PLAN_REGIONS_MAX * 2 + 64];
+        int first = 3;
+
+        if (n > ARRAY_SIZE(sorted))
+                abort(); /* a caller's list outgrew the plan's limits */
+        memcpy(sorted, keep, n * sizeof(*keep));
+        qsort(sorted, n, sizeof(*sorted), by_number);
+        for (size_t i = 0; i < n; i++) {
+                if (sorted[i] < first)
+                        continue;
+                if (sorted[i] > first)
+                        (void) sys_close_range((unsigned int) first, (unsigned int) sorted[i] - 1, 0);
+                first = sorted[i] + 1;
+        }
+        (void) sys_close_range((unsigned int) first, ~0U, 0);
+}

@@ -1,0 +1,134 @@
+#include "drivers/native/mnt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#endif
+#ifndef AT_RECURSIVE
+#define AT_RECURSIVE 0x8000
+#endif
+
+enum {
+        FSCONFIG_FLAG = 0,
+        FSCONFIG_STRING = 1,
+        FSCONFIG_CREATE = 6,
+        MOVE_F_EMPTY_PATH = 0x4,
+        MOVE_T_EMPTY_PATH = 0x40,
+        TMPFS_TYPE = 0x01021994,
+};
+
+int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64_t attr) {
+        AUTO_FD int fs = -1;
+        int r;
+
+        fs = sys_fsopen(type);
+        if (fs < 0)
+                return fs;
+        for (size_t i = 0; i < n; i++) {
+                r = sys_fsconfig(fs, options[i].value ? FSCONFIG_STRING : FSCONFIG_FLAG, options[i].key,
+                                 options[i].value, 0);
+                if (r < 0)
+                        return r;
+        }
+        r = sys_fsconfig(fs, FSCONFIG_CREATE, NULL, NULL, 0);
+        return r < 0 ? r : sys_fsmount(fs, (unsigned int) attr);
+}
+
+int mnt_clone(int fd, bool recursive, uint64_t attr, int idmap_fd) {
+        const struct sys_mount_attr set = { .attr_set = attr,
+                                            .userns_fd = idmap_fd < 0 ? 0 : (uint64_t) idmap_fd };
+        const unsigned int deep = recursive ? AT_RECURSIVE : 0;
+        AUTO_FD int mnt = -1;
+        int r;
+
+        mnt = sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | deep);
+        if (mnt < 0)
+                return mnt;
+        if (attr) {
+                r = sys_mount_setattr(mnt, "", AT_EMPTY_PATH | deep, &set);
+                if (r < 0)
+                        return r;
+        }
+        return TAKE_FD(mnt);
+}
+
+int mnt_attach(int mnt_fd, int point_fd) {
+        return sys_move_mount(mnt_fd, "", point_fd, "", MOVE_F_EMPTY_PATH | MOVE_T_EMPTY_PATH);
+}
+
+static bool is_tmpfs(int fd) {
+        struct statfs fs;
+
+        return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_TYPE;
+}
+
+/* Makes @name in the tmpfs directory @dir. */
+static int make(int dir, const char *name, bool is_file) {
+        int fd;
+
+        if (!is_tmpfs(dir))
+                return -ENOENT;
+        if (!is_file)
+                return mkdirat(dir, name, 0755) < 0 ? -errno : 0;
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+        if (fd < 0)
+                return -errno;
+        (void) fd_close(fd);
+        return 0;
+}
+
+/* One step of mnt_point(). */
+static int step(int dir, const char *name, bool is_file) {
+        struct stat st;
+        int fd, r;
+
+        fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) {
+                r = make(dir, name, is_file);
+                if (r < 0)
+                        return r;
+                fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        }
+        if (fd < 0)
+                return -errno;
+        if (fstat(fd, &st) < 0 || S_ISLNK(st.st_mode) || S_ISDIR(st.st_mode) == is_file) {
+                (void) fd_close(fd);
+                return S_ISLNK(st.st_mode) ? -ELOOP : is_file ? -EISDIR : -ENOTDIR;
+        }
+        return fd;
+}
+
+int mnt_point(int root_fd, const char *path, bool is_file) {
+        AUTO_FD int dir = -1;
+
+        dir = fcntl(root_fd, F_DUPFD_CLOEXEC, 3);
+        if (dir < 0)
+                return -errno;
+        while (*path) {
+                const size_t n = strcspn(path, "/");
+                const bool last = path[n] == '\0';
+                char name[NAME_MAX + 1];
+                int next;
+
+                if (n > NAME_MAX)
+                        return -ENAMETOOLONG;
+                memcpy(name, path, n);
+                name[n] = '\0';
+                next = step(dir, name, is_file && last);
+                if (next < 0)
+                        return next;
+                (void) fd_close(dir);
+                dir = next;
+                path += n + !last;
+        }
+        return TAKE_FD(dir);
+}

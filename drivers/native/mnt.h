@@ -1,0 +1,52 @@
+/*
+ * mnt.h - mounts by descriptor: a source is opened once, cloned from its descriptor and attached to a
+ * descriptor; no path is walked twice
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* as in linux/mount.h, which clashes with sys/mount.h */
+enum {
+        MNT_RDONLY = 0x1,
+        MNT_NOSUID = 0x2,
+        MNT_NODEV = 0x4,
+        MNT_NOEXEC = 0x8,
+        MNT_IDMAP = 0x100000,
+};
+
+/** struct mnt_option - one option of a new file system; @value NULL: a flag */
+struct mnt_option {
+        const char *key, *value;
+};
+
+/**
+ * mnt_new() - a new, detached mount
+ * @attr: MNT_*
+ * Return: mount descriptor, or -errno.
+ */
+int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64_t attr)
+        __attribute__((warn_unused_result));
+
+/**
+ * mnt_clone() - a detached copy of what @fd (O_PATH) refers to
+ * @recursive: with the mounts below it
+ * @attr:      MNT_* to set, 0: none
+ * @idmap_fd:  user namespace of an idmapped mount with MNT_IDMAP, else -1
+ * Return: mount descriptor, or -errno.
+ */
+int mnt_clone(int fd, bool recursive, uint64_t attr, int idmap_fd) __attribute__((warn_unused_result));
+
+/** mnt_attach() - attach the detached mount @mnt_fd on @point_fd. Return: 0 or -errno. */
+int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));
+
+/**
+ * mnt_point() - the mount point @path below @root_fd, made with its parents where it is missing
+ * @path: relative, no "." or ".."
+ * Only a tmpfs is ever changed: where a parent lies on another file system, a missing name is -ENOENT, so
+ * that nothing is created on the host. Symbolic links are not followed.
+ * Return: O_PATH descriptor, -ENOENT, -ENOTDIR, -ELOOP, -EROFS, -errno.
+ */
+int mnt_point(int root_fd, const char *path, bool is_file) __attribute__((warn_unused_result));

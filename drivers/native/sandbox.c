@@ -1,0 +1,638 @@
+/*
+ * DOC: theory of operation
+ *
+ * The child of clone(2) runs the stages of this file in order, once each, and becomes the sandbox's pid 1.
+ * It starts with every capability over its own new namespaces and none over the host; it ends without any.
+ * Until stage_pivot() it sees the host's root in a private copy of the mount tree; nothing it mounts is
+ * visible to the host, and it creates files in tmpfs mounts of its own only (mnt_point() enforces it).
+ *
+ * No command runs before all stages are done, so nothing of the work can race them; what the host's users
+ * could swap under us (a name in "/") is opened once and used by descriptor.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "drivers/native/mnt.h"
+#include "drivers/native/setup.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+#ifndef OPEN_TREE_CLONE
+#define OPEN_TREE_CLONE 1
+#endif
+
+enum {
+        NUMBER_MAX = 24,
+        SHM_SHARE = 4,         /* /dev/shm may hold a quarter of the machine's memory */
+        ROOT_TMPFS_KIB = 4096, /* mount points and a few small files */
+        KEYCTL_JOIN_SESSION = 1,
+        SEED_ROOM = 64,
+};
+
+/* Where our own generated files lie before they are mounted over the host's. */
+static const char own_files[] = "run/cofferdam";
+
+void trace_step(struct trace *trace, const char *step) {
+        const uint64_t now = clock_ns();
+
+        if (trace->on && trace->last_ns)
+                (void) dprintf(STDERR_FILENO, "cofferdam: trace: %s %s %llu us\n", trace->who, step,
+                               (unsigned long long) (now - trace->last_ns) / 1000);
+        trace->last_ns = clock_ns();
+}
+
+/* Attaches the detached mount @mnt at @path below the new root; the point is made when our tmpfs lacks it. */
+static int attach(const struct setup *s, int mnt, const char *path, bool is_file) {
+        AUTO_FD int point = -1;
+
+        point = mnt_point(s->root_fd, path, is_file);
+        return point < 0 ? point : mnt_attach(mnt, point);
+}
+
+static int attach_tmpfs(const struct setup *s, const char *path, uint64_t size_bytes, mode_t mode) {
+        char size[NUMBER_MAX], octal[NUMBER_MAX];
+        const struct mnt_option options[] = { { "mode", octal }, { "size", size } };
+        AUTO_FD int mnt = -1;
+
+        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) size_bytes);
+        (void) snprintf(octal, sizeof(octal), "%o", mode);
+        mnt = mnt_new("tmpfs", options, size_bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
+        return mnt < 0 ? mnt : attach(s, mnt, path, false);
+}
+
+/*
+ * stage_user - the ids of the new user namespace
+ * Must: die with the supervisor; map exactly one uid and one gid; leave no further user namespace possible.
+ * Must not: run a program, open anything of the sandbox's.
+ */
+static int stage_user(struct setup *s, struct error *err) {
+        const struct native_id *id = &s->plan->id;
+        char map[64];
+        int r = 0;
+
+        (void) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self/uid_map belongs to us only then */
+        if (id->switch_user) {                     /* root has to write the maps for another user's id */
+                struct proto_event event = { .type = PROTO_MAP };
+                size_t len;
+
+                r = fdpass_send(s->sock, &event, sizeof(event), NULL, 0);
+                if (r == 0)
+                        r = fdpass_recv(s->sock, map, sizeof(map), &len, NULL, 0, NULL);
+        } else {
+                r = file_put(AT_FDCWD, "/proc/self/setgroups", "deny");
+                (void) snprintf(map, sizeof(map), "%u %u 1", id->inside_uid, id->host_uid);
+                if (r == 0)
+                        r = file_put(AT_FDCWD, "/proc/self/uid_map", map);
+                (void) snprintf(map, sizeof(map), "%u %u 1", id->inside_gid, id->host_gid);
+                if (r == 0)
+                        r = file_put(AT_FDCWD, "/proc/self/gid_map", map);
+        }
+        if (r < 0)
+                return error_set(err, r, "id maps: %s", strerror(-r));
+        r = file_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
+        return r == 0 || r == -ENOENT ? 0 : error_set(err, r, "max_user_namespaces: %s", strerror(-r));
+}
+
+/*
+ * stage_fuse - the guard's file system
+ * Must: open /dev/fuse in this user namespace (the kernel refuses any other); hand the descriptor to fsd.
+ * Must not: keep the /dev/fuse descriptor.
+ */
+static int stage_fuse(struct setup *s, struct error *err) {
+        const struct native_id *id = &s->plan->id;
+        char fd_text[NUMBER_MAX], uid[NUMBER_MAX], gid[NUMBER_MAX];
+        const struct mnt_option options[] = {
+                { "source", "cofferdam" }, { "subtype", "cofferdam" },
+                { "fd", fd_text },         { "rootmode", "40000" },
+                { "user_id", uid },        { "group_id", gid },
+                { "allow_other", NULL },   { "default_permissions", NULL },
+        };
+        AUTO_FD int dev = -1;
+        const char byte = 'f';
+        int r;
+
+        dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+        if (dev < 0)
+                return error_set(err, -errno, "open /dev/fuse: %s", strerror(errno));
+        if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
+                                setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
+                return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) /* cleared by the change of ids */
+                return error_set(err, -errno, "parent-death signal: %s", strerror(errno));
+        (void) snprintf(fd_text, sizeof(fd_text), "%d", dev);
+        (void) snprintf(uid, sizeof(uid), "%u", id->inside_uid);
+        (void) snprintf(gid, sizeof(gid), "%u", id->inside_gid);
+        s->fuse_fd = mnt_new("fuse", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
+        if (s->fuse_fd < 0)
+                return error_set(err, s->fuse_fd, "mount of the guard's file system: %s",
+                                 strerror(-s->fuse_fd));
+        r = fdpass_send(s->fuse_sock, &byte, sizeof(byte), &dev, 1);
+        s->fuse_sock = fd_close(s->fuse_sock);
+        return r < 0 ? error_set(err, r, "hand /dev/fuse to the file server: %s", strerror(-r)) : 0;
+}
+
+/*
+ * stage_root - an empty root of our own, stacked on the host's
+ * Must: cut propagation in both directions first. Must not: touch a host directory.
+ */
+static int stage_root(struct setup *s, struct error *err) {
+        AUTO_FD int proc = -1;
+        static const struct mnt_option options[] = { { "mode", "0755" }, { "size", "4096k" } };
+        int r;
+
+        static_assert(ROOT_TMPFS_KIB == 4096, "options[] says the same");
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                return error_set(err, -errno, "make the mount tree private: %s", strerror(errno));
+        s->host_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (s->host_fd < 0)
+                return error_set(err, -errno, "open /: %s", strerror(errno));
+        /* the guard's mount has to be attached before parts of it can be cloned (until Linux 6.15); on the
+         * host's /proc, which nothing below needs, it goes away together with the host's tree */
+        proc = openat(s->host_fd, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = proc < 0 ? -errno : mnt_attach(s->fuse_fd, proc);
+        if (r < 0)
+                return error_set(err, r, "attach the guard's file system: %s", strerror(-r));
+        s->root_fd = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
+        if (s->root_fd < 0)
+                return error_set(err, s->root_fd, "tmpfs for the root: %s", strerror(-s->root_fd));
+        r = sys_move_mount(s->root_fd, "", AT_FDCWD, "/", 0x4);
+        return r < 0 ? error_set(err, r, "attach the root: %s", strerror(-r)) : 0;
+}
+
+/* Shows @name of the host's root, from root's idmapped clone when there is one. */
+static int show(const struct setup *s, size_t index, const char *name) {
+        AUTO_FD int fd = -1, mnt = -1;
+        struct stat st;
+
+        if (s->os_fd[index] >= 0)
+                return attach(s, s->os_fd[index], name, false);
+        fd = sys_openat2(s->host_fd, name, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+        if (fd < 0)
+                return 0; /* this host has none */
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        if (S_ISLNK(st.st_mode) && !strchr(name, '/')) {
+                char link[256];
+                const ssize_t n = readlinkat(fd, "", link, sizeof(link) - 1);
+
+                if (n <= 0)
+                        return n < 0 ? -errno : 0;
+                link[n] = '\0';
+                return symlinkat(link, s->root_fd, name) < 0 ? -errno : 0;
+        }
+        if (!S_ISDIR(st.st_mode))
+                return 0;
+        mnt = mnt_clone(fd, true, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
+        return mnt < 0 ? mnt : attach(s, mnt, name, false);
+}
+
+/*
+ * stage_os - the host's programs, read-only
+ * Must: be read-only, without set-id and devices, including mounts below; show listed directories only.
+ */
+static int stage_os(struct setup *s, struct error *err) {
+        const char *const *dirs;
+        size_t n;
+
+        dirs = os_dirs(&n);
+        assert(n <= OS_DIRS_MAX);
+        for (size_t i = 0; i < n; i++) {
+                const int r = show(s, i, dirs[i]);
+
+                if (r < 0)
+                        return error_set(err, r, "show the host's /%s: %s", dirs[i], strerror(-r));
+        }
+        return 0;
+}
+
+static const struct {
+        const char *name;
+        unsigned int major, minor;
+} nodes[] = {
+        { "null", 1, 3 }, { "zero", 1, 5 },   { "full", 1, 7 },
+        { "tty", 5, 0 },  { "random", 1, 8 }, { "urandom", 1, 9 },
+};
+
+static int show_node(const struct setup *s, int dev_fd, size_t i) {
+        AUTO_FD int fd = -1, mnt = -1;
+        char path[32];
+        struct stat st;
+
+        fd = openat(dev_fd, nodes[i].name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(nodes[i].major, nodes[i].minor))
+                return -ENXIO;
+        /* read-only: the device can be written, its mode and owner not */
+        mnt = mnt_clone(fd, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
+        if (mnt < 0)
+                return mnt;
+        (void) snprintf(path, sizeof(path), "dev/%s", nodes[i].name);
+        return attach(s, mnt, path, true);
+}
+
+static int dev_links(const struct setup *s) {
+        static const char *const links[][2] = {
+                { "/proc/self/fd", "dev/fd" },       { "/proc/self/fd/0", "dev/stdin" },
+                { "/proc/self/fd/1", "dev/stdout" }, { "/proc/self/fd/2", "dev/stderr" },
+                { "pts/ptmx", "dev/ptmx" },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+                if (symlinkat(links[i][0], s->root_fd, links[i][1]) < 0)
+                        return -errno;
+        return 0;
+}
+
+static int dev_mounts(const struct setup *s) {
+        static const struct mnt_option pts[] = { { "newinstance", NULL },
+                                                 { "ptmxmode", "0666" },
+                                                 { "mode", "0620" } };
+        AUTO_FD int devpts = -1, mqueue = -1;
+        struct sysinfo info;
+        int r;
+
+        devpts = mnt_new("devpts", pts, ARRAY_SIZE(pts), MNT_NOSUID | MNT_NOEXEC);
+        r = devpts < 0 ? devpts : attach(s, devpts, "dev/pts", false);
+        if (r < 0)
+                return r;
+        mqueue = mnt_new("mqueue", NULL, 0, MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
+        if (mqueue >= 0) /* a kernel may lack it */
+                r = attach(s, mqueue, "dev/mqueue", false);
+        if (r < 0)
+                return r;
+        if (sysinfo(&info) < 0)
+                return -errno;
+        return attach_tmpfs(s, "dev/shm", (uint64_t) info.totalram * info.mem_unit / SHM_SHARE, 01777);
+}
+
+/*
+ * stage_dev - a /dev with what programs need
+ * Must: check each node's number. Must not: show a host terminal, disk, /dev/fuse or /dev/kvm.
+ */
+static int stage_dev(struct setup *s, struct error *err) {
+        AUTO_FD int dev = -1;
+        int r = 0;
+
+        dev = openat(s->host_fd, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dev < 0)
+                return error_set(err, -errno, "open /dev: %s", strerror(errno));
+        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+                r = show_node(s, dev, i);
+                if (r < 0)
+                        return error_set(err, r, "show /dev/%s: %s", nodes[i].name, strerror(-r));
+        }
+        r = dev_links(s);
+        if (r == 0)
+                r = dev_mounts(s);
+        return r < 0 ? error_set(err, r, "make /dev: %s", strerror(-r)) : 0;
+}
+
+/* Files of /proc that belong to the host's root, whom uid 0 inside is: gone, or read-only. */
+static const struct {
+        const char *path;
+        bool hide;
+} proc_masks[] = {
+        { "proc/acpi", true },          { "proc/asound", true },        { "proc/kcore", true },
+        { "proc/keys", true },          { "proc/kmsg", true },          { "proc/kpagecount", true },
+        { "proc/kpageflags", true },    { "proc/kpagecgroup", true },   { "proc/kallsyms", true },
+        { "proc/latency_stats", true }, { "proc/sched_debug", true },   { "proc/scsi", true },
+        { "proc/slabinfo", true },      { "proc/timer_list", true },    { "proc/timer_stats", true },
+        { "proc/vmallocinfo", true },   { "proc/pagetypeinfo", true },  { "proc/key-users", true },
+        { "proc/mtrr", true },          { "proc/config.gz", false },    { "proc/allocinfo", true },
+        { "proc/bus", false },          { "proc/driver", false },       { "proc/dynamic_debug", true },
+        { "proc/fs", false },           { "proc/irq", false },          { "proc/pressure", false },
+        { "proc/sys", false },          { "proc/sysrq-trigger", true }, { "proc/tty", false },
+};
+
+/* Puts nothing over @path: an empty read-only directory, or the null device read-only. */
+static int hide(const struct setup *s, const char *path) {
+        AUTO_FD int point = -1, null = -1, mnt = -1;
+        struct stat st;
+
+        point = open_beneath(s->root_fd, path, O_PATH, 0);
+        if (point < 0)
+                return point == -ENOENT ? 0 : point;
+        if (fstat(point, &st) < 0)
+                return -errno;
+        if (S_ISDIR(st.st_mode)) {
+                static const struct mnt_option options[] = { { "mode", "0555" }, { "size", "4k" } };
+
+                mnt = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_RDONLY | MNT_NOSUID | MNT_NODEV);
+        } else {
+                null = openat(s->host_fd, "dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
+                if (null < 0)
+                        return -errno;
+                mnt = mnt_clone(null, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
+        }
+        return mnt < 0 ? mnt : mnt_attach(mnt, point);
+}
+
+static int make_readonly(const struct setup *s, const char *path) {
+        AUTO_FD int point = -1, mnt = -1;
+
+        point = open_beneath(s->root_fd, path, O_PATH, 0);
+        if (point < 0)
+                return point == -ENOENT ? 0 : point;
+        mnt = mnt_clone(point, false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_NOEXEC, -1);
+        return mnt < 0 ? mnt : mnt_attach(mnt, point);
+}
+
+/*
+ * stage_proc - /proc of the new pid namespace
+ * Must: leave uid 0 no file that changes or shows the machine. Must not: bind the host's /proc.
+ */
+static int stage_proc(struct setup *s, struct error *err) {
+        AUTO_FD int mnt = -1;
+        int r;
+
+        mnt = mnt_new("proc", NULL, 0, MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
+        r = mnt < 0 ? mnt : attach(s, mnt, "proc", false);
+        if (r < 0)
+                return error_set(err, r, "mount /proc: %s", strerror(-r));
+        if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0)
+                return 0; /* the kernel refuses all of it to anyone else */
+        for (size_t i = 0; i < ARRAY_SIZE(proc_masks); i++) {
+                r = proc_masks[i].hide ? hide(s, proc_masks[i].path) : make_readonly(s, proc_masks[i].path);
+                if (r < 0)
+                        return error_set(err, r, "mask /%s: %s", proc_masks[i].path, strerror(-r));
+        }
+        return 0;
+}
+
+static int attach_region(const struct setup *s, size_t index) {
+        const struct native_region *region = &s->plan->regions[index];
+        AUTO_FD int mnt = -1;
+        char name[NUMBER_MAX];
+
+        (void) snprintf(name, sizeof(name), "%zu", index);
+        mnt = sys_open_tree(s->fuse_fd, name, OPEN_TREE_CLONE); /* waits for fsd's first answer */
+        return mnt < 0 ? mnt : attach(s, mnt, region->target + 1, region->is_file);
+}
+
+/*
+ * stage_places - home, temporary directories and the guarded regions, parents first
+ * Must not: make a mount point anywhere but in our own tmpfs.
+ */
+static int stage_places(struct setup *s, struct error *err) {
+        static const char *const plain[] = { "run/lock", "var/log", "var/cache", "var/lib" };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(plain); i++) {
+                r = mnt_point(s->root_fd, plain[i], false);
+                (void) fd_close(r);
+        }
+        if (r < 0 || symlinkat("/run", s->root_fd, "var/run") < 0 ||
+            symlinkat("/run/lock", s->root_fd, "var/lock") < 0)
+                return error_set(err, r < 0 ? r : -errno, "make /var and /run: %s", strerror(errno));
+        for (size_t i = 0; i < s->plan->n_places; i++) {
+                const struct native_place *p = &s->plan->places[i];
+
+                if (p->region >= 0)
+                        r = attach_region(s, (size_t) p->region);
+                else
+                        r = attach_tmpfs(s, p->target + 1, s->plan->tmpfs[p->tmpfs].size_bytes,
+                                         s->plan->tmpfs[p->tmpfs].mode);
+                if (r < 0)
+                        return error_set(err, r, "mount at '%s': %s%s", ESC(p->target), strerror(-r),
+                                         r == -ENOENT || r == -EROFS
+                                                 ? ": the directory has to exist there; nothing is made on "
+                                                   "the host"
+                                                 : "");
+        }
+        return 0;
+}
+
+static int write_new(int dir, const char *name, const struct native_file *file) {
+        AUTO_FD int fd = -1;
+
+        fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, file->mode);
+        return fd < 0 ? -errno : write_all(fd, file->data, file->len);
+}
+
+/* Over an existing file of the host's: written to our own directory, then mounted on it. */
+static int mount_over(const struct setup *s, const struct native_file *file, int point) {
+        AUTO_FD int dir = -1, fd = -1, mnt = -1;
+        const char *name = strrchr(file->target, '/') + 1;
+        int r;
+
+        dir = mnt_point(s->root_fd, own_files, false);
+        if (dir < 0)
+                return dir;
+        r = write_new(dir, name, file);
+        if (r < 0)
+                return r;
+        fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        mnt = mnt_clone(fd, false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
+        return mnt < 0 ? mnt : mnt_attach(mnt, point);
+}
+
+static int put_file(const struct setup *s, const struct native_file *file) {
+        AUTO_FD int dir = -1, point = -1;
+        char parent[512];
+        const char *name = strrchr(file->target, '/') + 1;
+        const size_t n = (size_t) (name - file->target);
+
+        if (n > sizeof(parent))
+                return -ENAMETOOLONG;
+        memcpy(parent, file->target + 1, n - 1);
+        parent[n > 1 ? n - 2 : 0] = '\0';
+        point = open_beneath(s->root_fd, file->target + 1, O_PATH, 0);
+        if (point >= 0)
+                return mount_over(s, file, point);
+        dir = mnt_point(s->root_fd, parent, false);
+        if (dir < 0)
+                return dir == -ENOENT || dir == -EROFS ? 0 : dir; /* the host has no such place either */
+        return write_new(dir, name, file);
+}
+
+/*
+ * stage_files - the files of ours, then the seeds
+ * Must: write to our own tmpfs only; the target of a seed is in the home (checked by the plan).
+ */
+static int stage_files(struct setup *s, struct error *err) {
+        for (size_t i = 0; i < s->plan->n_files; i++) {
+                const int r = put_file(s, &s->plan->files[i]);
+
+                if (r < 0)
+                        return error_set(err, r, "make '%s': %s", ESC(s->plan->files[i].target),
+                                         strerror(-r));
+        }
+        for (size_t i = 0; i < s->plan->n_seeds; i++) {
+                const int r = seed_copy(s->root_fd, &s->plan->seeds[i], err);
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+/* What only root may read or use, for root callers on file systems that cannot be idmapped (overlay). */
+static const char *const root_files[] = {
+        "etc/shadow",
+        "etc/shadow-",
+        "etc/gshadow",
+        "etc/gshadow-",
+        "etc/sudoers",
+        "etc/sudoers.d",
+        "etc/security/opasswd",
+        "etc/ssl/private",
+        "etc/ssh",
+        "etc/pki/tls/private",
+        "etc/krb5.keytab",
+        "etc/docker",
+        "etc/kubernetes",
+        "etc/rancher",
+        "etc/wireguard",
+        "etc/openvpn",
+        "etc/NetworkManager/system-connections",
+        "etc/ppp",
+        "etc/polkit-1",
+        "etc/letsencrypt",
+        "etc/credstore",
+        "etc/credstore.encrypted",
+        "etc/mysql/debian.cnf",
+        "etc/apt/auth.conf",
+        "etc/apt/auth.conf.d",
+        "etc/machine-info",
+};
+
+/*
+ * stage_masks - root's own files
+ * Must: be done before a command runs. Must not: fail because a file is not there.
+ */
+static int stage_masks(struct setup *s, struct error *err) {
+        for (size_t i = 0; s->mask && i < ARRAY_SIZE(root_files); i++) {
+                const int r = hide(s, root_files[i]);
+
+                if (r < 0)
+                        return error_set(err, r, "mask /%s: %s", root_files[i], strerror(-r));
+        }
+        return 0;
+}
+
+/*
+ * stage_pivot - the new root becomes the only one
+ * Must: make it read-only, detach the host's tree whole. Must not: leave a descriptor that leads back.
+ */
+static int stage_pivot(struct setup *s, struct error *err) {
+        const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
+        int r;
+
+        r = sys_mount_setattr(s->root_fd, "", AT_EMPTY_PATH, &ro);
+        if (r < 0)
+                return error_set(err, r, "make the root read-only: %s", strerror(-r));
+        if (fchdir(s->root_fd) < 0)
+                return error_set(err, -errno, "enter the root: %s", strerror(errno));
+        r = sys_pivot_root(".", ".");
+        if (r < 0)
+                return error_set(err, r, "pivot_root: %s", strerror(-r));
+        if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+                return error_set(err, -errno, "detach the host's root: %s", strerror(errno));
+        s->host_fd = fd_close(s->host_fd);
+        s->root_fd = fd_close(s->root_fd);
+        s->fuse_fd = fd_close(s->fuse_fd);
+        return 0;
+}
+
+/*
+ * stage_net - loopback
+ * Must not: do anything to the host's network, which is there with network open.
+ */
+static int stage_net(struct setup *s, struct error *err) {
+        struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+        AUTO_FD int sock = -1;
+
+        if (s->plan->network_open)
+                return 0;
+        sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
+                return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
+        return 0;
+}
+
+/*
+ * stage_confine - no way back
+ * Must: drop every capability, forbid new privileges, filter system calls; be the last stage: pid 1 itself
+ * lives under what its commands inherit. Must not: keep a descriptor beyond the socket.
+ */
+static int stage_confine(struct setup *s, struct error *err) {
+        int r;
+
+        (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL); /* not in every kernel; refused later anyway */
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
+        if (s->plan->network_open) {
+                r = landlock_scope();
+                if (r < 0)
+                        (void) r; /* before Linux 6.12: abstract sockets of the host can be reached */
+        }
+        r = confine_caps();
+        if (r < 0)
+                return error_set(err, r, "drop capabilities: %s", strerror(-r));
+        confine_memory("cofferdam-init");
+        confine_fds(&s->sock, 1);
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+                return error_set(err, -errno, "dumpable: %s", strerror(errno));
+        r = seccomp_filter_load(&s->filter);
+        return r < 0 ? error_set(err, r, "load the system call filter: %s", strerror(-r)) : 0;
+}
+
+static const struct {
+        const char *name;
+        const char *explain; /* what probe_explain() calls it */
+        int (*run)(struct setup *s, struct error *err);
+} stages[] = {
+        { "user", "userns", stage_user },    { "fuse", "fuse", stage_fuse },
+        { "root", "mount", stage_root },     { "os", "mount", stage_os },
+        { "dev", "mount", stage_dev },       { "proc", "proc", stage_proc },
+        { "places", "mount", stage_places }, { "files", "mount", stage_files },
+        { "masks", "mount", stage_masks },   { "pivot", "mount", stage_pivot },
+        { "net", "net", stage_net },         { "confine", "seccomp", stage_confine },
+};
+
+_Noreturn static void give_up(const struct setup *s, const char *stage, const struct error *err) {
+        struct proto_event event = { .type = PROTO_FAILED, .code = err->code };
+
+        (void) snprintf(event.stage, sizeof(event.stage), "%s", stage);
+        (void) snprintf(event.text, sizeof(event.text), "%.*s", PROTO_TEXT_MAX - 1, err->msg);
+        if (fdpass_send(s->sock, &event, sizeof(event), NULL, 0) < 0)
+                _exit(2); /* nobody is left to hear it */
+        _exit(1);
+}
+
+_Noreturn void sandbox_main(struct setup *s) {
+        const struct proto_event ready = { .type = PROTO_READY };
+        struct error err = { 0 };
+
+        (void) umask(0);
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {
+                if (stages[i].run(s, &err) < 0)
+                        give_up(s, stages[i].explain, &err);
+                trace_step(&s->trace, stages[i].name);
+        }
+        if (fdpass_send(s->sock, &ready, sizeof(ready), NULL, 0) < 0)
+                _exit(1);
+        init_serve(s->sock);
+}
