@@ -1,0 +1,286 @@
+/*
+ * DOC: theory of operation
+ *
+ * The sandbox's pid 1 after sandbox.c: one thread, one loop over the socket to the supervisor and a signalfd
+ * for SIGCHLD. It reaps every orphan, starts commands and reports how they end. It has no capability, no
+ * environment, no descriptor that leads out but the socket, and lives under the same system call filter as
+ * the work. The work can send it signals, which the kernel drops for a pid 1 without handlers, and can fill
+ * its process table; it cannot read or trace it (dumpable is 0).
+ *
+ * End of file on the socket, or a request that cannot come from our supervisor: pid 1 ends, and with it the
+ * kernel ends the sandbox.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "drivers/native/exec.h"
+#include "drivers/native/setup.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+
+enum { REQUEST_FDS = 4 };
+
+/* one running command */
+struct slot {
+        pid_t pid; /* 0: free */
+        uint32_t id;
+};
+
+struct init {
+        int sock, sigchld;
+        struct slot slots[PROTO_COMMANDS_MAX];
+};
+
+/* The strings of a request, split. */
+struct block {
+        char *data;
+        char **vector; /* free slot, argv, NULL, env, NULL */
+        const char *cwd;
+        char **argv, **env;
+};
+
+static void block_free(struct block *b) {
+        free(b->data);
+        free((void *) b->vector);
+}
+
+static void send_event(const struct init *init, const struct proto_event *event, int fd) {
+        if (fdpass_send(init->sock, event, sizeof(*event), &fd, fd >= 0) < 0)
+                _exit(1); /* the supervisor is gone */
+}
+
+static void send_finished(const struct init *init, uint32_t id, int status, int exec_errno,
+                          const struct rusage *usage) {
+        const int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        const struct proto_event event = {
+                .type = PROTO_FINISHED,
+                .id = id,
+                .code = sig ? 128 + sig : WEXITSTATUS(status),
+                .signal = sig,
+                .exec_errno = exec_errno,
+                .max_rss_bytes = (uint64_t) usage->ru_maxrss * 1024,
+        };
+
+        send_event(init, &event, -1);
+}
+
+static struct slot *slot_of(struct init *init, pid_t pid) {
+        for (size_t i = 0; i < PROTO_COMMANDS_MAX; i++)
+                if (init->slots[i].pid == pid)
+                        return &init->slots[i];
+        return NULL;
+}
+
+static void reap(struct init *init) {
+        for (;;) {
+                struct rusage usage = { 0 };
+                struct slot *slot;
+                int status;
+                const pid_t pid = wait4(-1, &status, WNOHANG, &usage);
+
+                if (pid <= 0)
+                        return;
+                slot = slot_of(init, pid);
+                if (!slot)
+                        continue; /* an orphan */
+                slot->pid = 0;
+                send_finished(init, slot->id, status, 0, &usage);
+        }
+}
+
+/* Reads and splits the block. The lengths are checked although the sender is our own supervisor. */
+static int block_read(const struct proto_request *req, int fd, struct block *b) {
+        const size_t strings = 1 + (size_t) req->argc + req->envc;
+        size_t done = 0, i = 0;
+        char *p;
+
+        if (req->argc == 0 || req->block_len == 0 || req->block_len > PROTO_BLOCK_MAX ||
+            req->argc > PROTO_BLOCK_MAX || req->envc > PROTO_BLOCK_MAX)
+                return -EPROTO;
+        b->data = malloc(req->block_len);
+        b->vector = calloc(strings + 3, sizeof(char *));
+        if (!b->data || !b->vector)
+                return -ENOMEM;
+        while (done < req->block_len) {
+                const ssize_t n = pread(fd, b->data + done, req->block_len - done, (off_t) done);
+
+                if (n <= 0)
+                        return -EPROTO;
+                done += (size_t) n;
+        }
+        if (b->data[req->block_len - 1] != '\0')
+                return -EPROTO;
+        b->argv = b->vector + 1;
+        b->env = b->argv + req->argc + 1;
+        for (p = b->data; p < b->data + req->block_len && i < strings; p += strlen(p) + 1, i++) {
+                if (i == 0)
+                        b->cwd = p;
+                else if (i <= req->argc)
+                        b->argv[i - 1] = p;
+                else
+                        b->env[i - 1 - req->argc] = p;
+        }
+        return i == strings && p == b->data + req->block_len ? 0 : -EPROTO;
+}
+
+static const char *path_of(char *const *env) {
+        for (; *env; env++)
+                if (strncmp(*env, "PATH=", 5) == 0)
+                        return *env + 5;
+        return NULL;
+}
+
+/* A terminal of the sandbox's own. @ret_master: for the supervisor. Return: the command's end or -errno. */
+static int open_terminal(const struct proto_request *req, int *ret_master) {
+        const struct winsize size = { req->rows, req->cols, req->xpixel, req->ypixel };
+        AUTO_FD int master = -1;
+        int unlock = 0, slave;
+
+        master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) < 0)
+                return -errno;
+        slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+        if (slave < 0)
+                return -errno;
+        if (size.ws_row && size.ws_col)
+                (void) ioctl(master, TIOCSWINSZ, &size);
+        *ret_master = TAKE_FD(master);
+        return slave;
+}
+
+/* Starts the command of a checked request; the outcome is told by events. */
+static int run(struct init *init, const struct proto_request *req, const struct block *b,
+               const int stdio[3]) {
+        struct slot *slot = slot_of(init, 0);
+        struct command command = { .cwd = b->cwd, .argv = b->argv, .env = b->env, .path = path_of(b->env) };
+        const struct proto_event started = { .type = PROTO_STARTED, .id = req->id };
+        AUTO_FD int master = -1, slave = -1;
+        int error = 0;
+        pid_t pid;
+
+        if (!slot)
+                return -EAGAIN;
+        memcpy(command.stdio, stdio, sizeof(command.stdio));
+        if (req->flags & PROTO_TTY) {
+                slave = open_terminal(req, &master);
+                if (slave < 0)
+                        return slave;
+                for (int i = 0; i < 3; i++)
+                        command.stdio[i] = slave;
+                command.tty = true;
+        }
+        pid = command_start(&command, &error);
+        if (pid < 0)
+                return pid;
+        if (error) {
+                while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                        ;
+                return -error;
+        }
+        *slot = (struct slot){ pid, req->id };
+        send_event(init, &started, master);
+        return 0;
+}
+
+static void on_exec(struct init *init, const struct proto_request *req, const int *fds, size_t n) {
+        CLEANUP(block_free) struct block b = { 0 };
+        int stdio[3] = { -1, -1, -1 };
+        size_t used = 1;
+        int r;
+
+        for (int i = 0; i < 3; i++)
+                if (req->flags & (1U << i)) {
+                        if (used >= n)
+                                _exit(1);
+                        stdio[i] = fds[used++];
+                }
+        if (used != n)
+                _exit(1);
+        r = block_read(req, fds[0], &b);
+        if (r == -EPROTO)
+                _exit(1);
+        if (r == 0)
+                r = run(init, req, &b, stdio);
+        if (r < 0) {
+                const int status = (r == -ENOENT ? 127 : 126) << 8;
+                const struct rusage none = { 0 };
+
+                send_finished(init, req->id, status, -r, &none);
+        }
+}
+
+static void on_signal(const struct init *init, const struct proto_request *req) {
+        for (size_t i = 0; i < PROTO_COMMANDS_MAX; i++) {
+                const struct slot *slot = &init->slots[i];
+
+                if (slot->pid == 0 || slot->id != req->id)
+                        continue;
+                (void) kill(req->flags & PROTO_GROUP ? -slot->pid : slot->pid, req->signal);
+        }
+}
+
+static void on_request(struct init *init) {
+        struct proto_request req;
+        int fds[REQUEST_FDS];
+        size_t len, n = 0;
+
+        if (fdpass_recv(init->sock, &req, sizeof(req), &len, fds, REQUEST_FDS, &n) < 0 ||
+            len != sizeof(req) || req.op >= PROTO_OP_COUNT)
+                _exit(1);
+        if (req.op == PROTO_EXEC && n > 0)
+                on_exec(init, &req, fds, n);
+        else if (req.op == PROTO_SIGNAL && n == 0)
+                on_signal(init, &req);
+        else
+                _exit(1);
+        for (size_t i = 0; i < n; i++)
+                (void) fd_close(fds[i]);
+}
+
+/* Nothing of the caller's stays open: a pipe's reader must see its end. */
+static int detach_stdio(void) {
+        AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        for (int i = 0; null >= 0 && i < 3; i++)
+                if (dup2(null, i) < 0)
+                        return -errno;
+        return null < 0 ? -errno : 0;
+}
+
+_Noreturn void init_serve(int sock) {
+        struct init init = { .sock = sock };
+        struct pollfd fds[2];
+        sigset_t set;
+
+        (void) sigfillset(&set);
+        (void) sigprocmask(SIG_SETMASK, &set, NULL);
+        (void) sigemptyset(&set);
+        (void) sigaddset(&set, SIGCHLD);
+        init.sigchld = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+        if (init.sigchld < 0 || detach_stdio() < 0)
+                _exit(1);
+        fds[0] = (struct pollfd){ .fd = sock, .events = POLLIN };
+        fds[1] = (struct pollfd){ .fd = init.sigchld, .events = POLLIN };
+        for (;;) {
+                struct signalfd_siginfo info;
+
+                if (poll(fds, 2, -1) < 0 && errno != EINTR)
+                        _exit(1);
+                if (fds[1].revents) {
+                        while (read(init.sigchld, &info, sizeof(info)) > 0)
+                                ;
+                        reap(&init);
+                }
+                if (fds[0].revents)
+                        on_request(&init);
+        }
+}

@@ -1,0 +1,587 @@
+/*
+ * DOC: theory of operation
+ *
+ * The supervisor's side. start() forks the file server first, so that it gets ready on the other core, then
+ * makes the sandbox's pid 1 by one clone(2) into all namespaces; that child builds the sandbox (sandbox.c)
+ * and becomes the exec server (init.c). Plain fork without exec: an exec costs more than the whole of the
+ * rest (docs/adr/), so each helper drops what it inherited itself.
+ *
+ *   supervisor --fork--> fsd    <--- /dev/fuse descriptor --+
+ *        |                                                  |
+ *        +------clone--> init (pid 1) ----------------------+
+ *
+ * Every helper dies with the supervisor (parent-death signal, end of file). stop() kills pid 1, with which
+ * the kernel ends all processes and mounts of the sandbox; the file server sees its mount vanish and ends.
+ */
+#include "drivers/native/native.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "drivers/native/probe.h"
+#include "drivers/native/setup.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+enum {
+        SETUP_TIMEOUT_MS = 10000,
+        FSD_END_TIMEOUT_MS = 2000,
+};
+
+struct sandbox {
+        const struct driver_plan *plan;
+        const struct sandbox_callbacks *callbacks;
+        void *arg;
+        char run_id[64];
+        pid_t init, fsd; /* 0: none */
+        int init_pidfd, fsd_pidfd;
+        int sock;      /* to pid 1 */
+        int notice_fd; /* from fsd */
+        bool lost;     /* was told */
+};
+
+/* ---- the file server ---- */
+
+/* What fsd is made with; lives on the stack of its process. */
+struct fsd {
+        const struct driver_plan *plan;
+        int upper[PLAN_REGIONS_MAX];
+        int fuse_sock, notice_fd;
+        pid_t parent;
+};
+
+/* Only what the regions need stays open. */
+static void fsd_close(const struct fsd *f) {
+        int keep[PLAN_REGIONS_MAX * 2 + 2];
+        size_t n = 0;
+
+        for (size_t i = 0; i < f->plan->n_regions; i++) {
+                keep[n++] = f->plan->regions[i].pin.fd;
+                keep[n++] = f->upper[i];
+        }
+        keep[n++] = f->fuse_sock;
+        keep[n++] = f->notice_fd;
+        confine_fds(keep, n);
+}
+
+static int null_stdio(bool keep_stderr) {
+        AUTO_FD int null = -1;
+
+        null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0)
+                return -errno;
+        for (int i = 0; i < (keep_stderr ? 2 : 3); i++)
+                if (dup2(null, i) < 0)
+                        return -errno;
+        return 0;
+}
+
+/*
+ * Must: work as the caller, without capabilities, and die with the supervisor.
+ * Must not: keep the caller's standard descriptors (a pipe's reader must see its end) or environment.
+ */
+static int fsd_confine(const struct fsd *f) {
+        const struct native_id *id = &f->plan->id;
+        int r;
+
+        if (id->switch_user && (setresgid(id->host_gid, id->host_gid, id->host_gid) < 0 ||
+                                setresuid(id->host_uid, id->host_uid, id->host_uid) < 0))
+                return -errno;
+        r = confine_caps();
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+                return -errno;
+        if (getppid() != f->parent)
+                return -ESRCH; /* it died before the line above */
+        fsd_close(f);
+        confine_memory("cofferdam-fsd");
+        return null_stdio(false);
+}
+
+static void fsd_config(const struct fsd *f, struct region *regions, struct guard_config *ret) {
+        const struct driver_plan *plan = f->plan;
+
+        for (size_t i = 0; i < plan->n_regions; i++)
+                regions[i] = (struct region){
+                        .name = plan->regions[i].target,
+                        .root_fd = plan->regions[i].pin.fd,
+                        .is_file = plan->regions[i].is_file,
+                        .kind = plan->regions[i].kind,
+                        .rules = plan->regions[i].rules,
+                        .upper_fd = f->upper[i],
+                };
+        *ret = (struct guard_config){
+                .regions = regions,
+                .n_regions = plan->n_regions,
+                .host_uid = plan->id.host_uid,
+                .inside_uid = plan->id.inside_uid,
+                .host_gid = plan->id.host_gid,
+                .inside_gid = plan->id.inside_gid,
+                .timeout_ms = 1000,
+                .exclusive = plan->cache_exclusive,
+                .notice_fd = f->notice_fd,
+        };
+}
+
+_Noreturn static void fsd_main(const struct fsd *f) {
+        struct region regions[PLAN_REGIONS_MAX];
+        struct guard_config config;
+        size_t len, n = 0;
+        char byte;
+        int fuse_fd;
+
+        (void) umask(0);
+        if (fsd_confine(f) < 0)
+                _exit(1);
+        if (fdpass_recv(f->fuse_sock, &byte, sizeof(byte), &len, &fuse_fd, 1, &n) < 0 || n != 1)
+                _exit(1); /* setting up failed before the mount */
+        (void) fd_close(f->fuse_sock);
+        fsd_config(f, regions, &config);
+        _exit(guard_serve(&config, fuse_fd, NULL) < 0);
+}
+
+/* The uppers of regions that may hold something: directories named by index, owned by who serves them. */
+static int make_uppers(const struct driver_plan *plan, int upper_fd, int *ret) {
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                ret[i] = -1;
+        for (size_t i = 0; upper_fd >= 0 && i < plan->n_regions; i++) {
+                char name[16];
+
+                if (plan->regions[i].kind != REGION_DIRECT || !plan->regions[i].rules)
+                        continue;
+                (void) snprintf(name, sizeof(name), "%zu", i);
+                if (mkdirat(upper_fd, name, 0700) < 0 && errno != EEXIST)
+                        return -errno;
+                ret[i] = open_beneath(upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+                if (ret[i] < 0)
+                        return ret[i];
+                if (plan->id.switch_user && fchown(ret[i], plan->id.host_uid, plan->id.host_gid) < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
+static int start_fsd(struct sandbox *sb, const struct start_request *req, int fuse_sock, int notice_fd,
+                     struct error *err) {
+        struct fsd f = {
+                .plan = sb->plan, .fuse_sock = fuse_sock, .notice_fd = notice_fd, .parent = getpid()
+        };
+        pid_t pid;
+        int r;
+
+        r = make_uppers(sb->plan, req->upper_fd, f.upper);
+        pid = r < 0 ? r : sys_clone(0, &sb->fsd_pidfd);
+        if (pid == 0)
+                fsd_main(&f);
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                (void) fd_close(f.upper[i]);
+        if (pid < 0)
+                return error_set(err, pid, "start the file server: %s", strerror(-pid));
+        sb->fsd = pid;
+        return 0;
+}
+
+/* ---- pid 1 ---- */
+
+/* Only what the stages need stays open. */
+static void init_close(const struct setup *s) {
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2];
+        size_t n = 0;
+
+        for (size_t i = 0; i < s->plan->n_seeds; i++)
+                keep[n++] = s->plan->seeds[i].fd;
+        for (size_t i = 0; i < OS_DIRS_MAX; i++)
+                keep[n++] = s->os_fd[i];
+        keep[n++] = s->sock;
+        keep[n++] = s->fuse_sock;
+        confine_fds(keep, n);
+}
+
+static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
+        uint64_t flags =
+                CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+        pid_t pid;
+
+        if (!sb->plan->network_open)
+                flags |= CLONE_NEWNET;
+        pid = sys_clone(flags, &sb->init_pidfd);
+        if (pid == 0) {
+                s->trace.who = "init";
+                init_close(s);
+                sandbox_main(s);
+        }
+        if (pid < 0)
+                return probe_explain(sb->plan->ctx, "clone", pid, err);
+        sb->init = pid;
+        return 0;
+}
+
+static int put_map(pid_t pid, const char *file, unsigned int inside, unsigned int outside) {
+        char path[64], map[64];
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+        (void) snprintf(map, sizeof(map), "%u %u 1", inside, outside);
+        return file_put(AT_FDCWD, path, map);
+}
+
+/* Root, for another user's id: the maps that the child may not write itself. */
+static int write_maps(const struct sandbox *sb) {
+        const struct native_id *id = &sb->plan->id;
+        char path[64];
+        const char done = 'm';
+        int r;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/setgroups", sb->init);
+        r = file_put(AT_FDCWD, path, "deny");
+        if (r == 0)
+                r = put_map(sb->init, "uid_map", id->inside_uid, id->host_uid);
+        if (r == 0)
+                r = put_map(sb->init, "gid_map", id->inside_gid, id->host_gid);
+        return r < 0 ? r : fdpass_send(sb->sock, &done, sizeof(done), NULL, 0);
+}
+
+/* Receives one event of pid 1 and checks what can be checked. @ret_fd: owned, -1: none. */
+static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *ret_fd) {
+        size_t len, n = 0;
+        int r;
+
+        *ret_fd = -1;
+        r = fdpass_recv(sb->sock, ret, sizeof(*ret), &len, ret_fd, 1, &n);
+        if (r < 0)
+                return r;
+        ret->stage[sizeof(ret->stage) - 1] = '\0';
+        ret->text[sizeof(ret->text) - 1] = '\0';
+        if (len == sizeof(*ret) && ret->type < PROTO_EVENT_COUNT && (n == 0 || ret->type == PROTO_STARTED))
+                return 0;
+        *ret_fd = fd_close(*ret_fd);
+        return -EPROTO;
+}
+
+/* Waits until pid 1 can be read, or the file server is gone. */
+static int wait_event(const struct sandbox *sb, struct error *err) {
+        struct pollfd fds[] = { { .fd = sb->sock, .events = POLLIN },
+                                { .fd = sb->fsd_pidfd, .events = POLLIN } };
+        int r;
+
+        do
+                r = poll(fds, ARRAY_SIZE(fds), SETUP_TIMEOUT_MS);
+        while (r < 0 && errno == EINTR);
+        if (r == 0)
+                return error_set(err, -ETIMEDOUT, "the sandbox was not ready after %d s",
+                                 SETUP_TIMEOUT_MS / 1000);
+        if (!fds[0].revents && fds[1].revents)
+                return error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
+        return 0;
+}
+
+static int wait_ready(struct sandbox *sb, struct error *err) {
+        for (;;) {
+                struct proto_event event;
+                int fd, r;
+
+                r = wait_event(sb, err);
+                if (r < 0)
+                        return r;
+                r = recv_event(sb, &event, &fd);
+                if (r < 0)
+                        return error_set(err, r, "the sandbox's first process died while it was set up");
+                if (event.type == PROTO_READY)
+                        return 0;
+                if (event.type == PROTO_FAILED) {
+                        r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
+                        (void) error_set(err, r, "%s", event.text);
+                        return probe_explain(sb->plan->ctx, event.stage, r, err);
+                }
+                r = event.type == PROTO_MAP ? write_maps(sb) : -EPROTO;
+                if (r < 0)
+                        return error_set(err, r, "id maps of the sandbox: %s", strerror(-r));
+        }
+}
+
+/* ---- the vtable ---- */
+
+/* Root's part before the clones: no supplementary groups, and a root directory without root's files. */
+static void prepare_root(const struct driver_plan *plan, struct setup *s) {
+        for (size_t i = 0; i < OS_DIRS_MAX; i++)
+                s->os_fd[i] = -1;
+        if (geteuid() != 0)
+                return;
+        (void) setgroups(0, NULL); /* refused in a container without the right; they stay as they are then */
+        if (plan->id.host_uid == 0)
+                s->mask = rootmap_clones(s->os_fd) < 0;
+}
+
+static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
+        AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1;
+        struct setup s = { .plan = sb->plan,
+                           .host_fd = -1,
+                           .root_fd = -1,
+                           .fuse_fd = -1,
+                           .trace = { .on = req->trace, .who = "supervisor" } };
+        const struct seccomp_options options = { 0 };
+        int fuse[2], notices[2], control[2];
+        int r;
+
+        trace_step(&s.trace, "begin");
+        if ((r = fdpass_pair(fuse)) < 0)
+                return error_set(err, r, "socketpair: %s", strerror(-r));
+        fuse_a = fuse[0];
+        fuse_b = fuse[1];
+        if ((r = fdpass_pair(notices)) < 0)
+                return error_set(err, r, "socketpair: %s", strerror(-r));
+        sb->notice_fd = notices[0];
+        notice = notices[1];
+        if ((r = fdpass_pair(control)) < 0)
+                return error_set(err, r, "socketpair: %s", strerror(-r));
+        sb->sock = control[0];
+        sock = control[1];
+        r = start_fsd(sb, req, fuse_a, notice, err);
+        if (r < 0)
+                return r;
+        trace_step(&s.trace, "fork-fsd");
+        prepare_root(sb->plan, &s);
+        r = seccomp_filter_compile(&options, &s.filter, err);
+        if (r == 0) {
+                s.sock = sock;
+                s.fuse_sock = fuse_b;
+                trace_step(&s.trace, "prepare");
+                r = start_init(sb, &s, err);
+        }
+        for (size_t i = 0; i < OS_DIRS_MAX; i++)
+                (void) fd_close(s.os_fd[i]);
+        if (r < 0)
+                return r;
+        trace_step(&s.trace, "clone-init");
+        sock = fd_close(sock);
+        r = wait_ready(sb, err);
+        trace_step(&s.trace, "wait-ready");
+        return r;
+}
+
+/* Waits until @pid is gone, at most @timeout_ms, then kills it. */
+static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
+        struct pollfd fd = { .fd = *pidfd, .events = POLLIN };
+
+        if (*pid <= 0)
+                return;
+        if (timeout_ms <= 0 || poll(&fd, 1, timeout_ms) <= 0)
+                (void) sys_pidfd_send_signal(*pidfd, SIGKILL);
+        while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+        *pid = 0;
+        *pidfd = fd_close(*pidfd);
+}
+
+static void read_notices(struct sandbox *sb);
+
+static struct sandbox *native_stop(struct sandbox *sb) {
+        if (!sb)
+                return NULL;
+        sb->lost = true;
+        end_process(&sb->init, &sb->init_pidfd, 0);
+        sb->sock = fd_close(sb->sock);
+        end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
+        if (sb->notice_fd >= 0)
+                read_notices(sb);
+        sb->notice_fd = fd_close(sb->notice_fd);
+        free(sb);
+        return NULL;
+}
+
+static int native_start(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
+                        struct error *err) {
+        struct sandbox *sb = calloc(1, sizeof(*sb));
+        int r;
+
+        if (!sb)
+                return error_set(err, -ENOMEM, "out of memory");
+        *sb = (struct sandbox){ .plan = plan,
+                                .callbacks = req->callbacks,
+                                .arg = req->arg,
+                                .init_pidfd = -1,
+                                .fsd_pidfd = -1,
+                                .sock = -1,
+                                .notice_fd = -1 };
+        (void) snprintf(sb->run_id, sizeof(sb->run_id), "%s", req->run_id);
+        r = start_all(sb, req, err);
+        if (r < 0) {
+                (void) native_stop(sb);
+                return r;
+        }
+        *ret = sb;
+        return 0;
+}
+
+static int native_probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        (void) ctx;
+        (void) spec;
+        (void) err;
+        return 0; /* start() tells what is missing in the same words; asking first would cost each run a fork
+                   */
+}
+
+/* Appends a vector of strings with their NULs; counts them. */
+static int put_strings(struct buf *b, const char *const *strings, uint32_t *ret_n) {
+        int r = 0;
+
+        for (; r == 0 && *strings; strings++, ++*ret_n)
+                r = buf_add(b, *strings, strlen(*strings) + 1);
+        return r;
+}
+
+static int make_block(const struct sandbox *sb, const struct exec_request *req, struct proto_request *msg,
+                      struct buf *b) {
+        const char *cwd = req->cwd ? req->cwd : sb->plan->workspace;
+        char id[96];
+        int r;
+
+        b->max = PROTO_BLOCK_MAX;
+        r = buf_add(b, cwd, strlen(cwd) + 1);
+        if (r == 0)
+                r = put_strings(b, req->argv, &msg->argc);
+        if (r == 0)
+                r = put_strings(b, req->env ? req->env : (const char *const *) sb->plan->env, &msg->envc);
+        if (r == 0 && !req->env) {
+                const int n = snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", sb->run_id);
+
+                r = buf_add(b, id, (size_t) n + 1);
+                msg->envc++;
+        }
+        msg->block_len = (uint32_t) b->len;
+        return r;
+}
+
+static int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
+        struct proto_request msg = {
+                .op = PROTO_EXEC,
+                .id = req->id,
+                .flags = req->tty ? PROTO_TTY : 0,
+                .rows = req->winsize.ws_row,
+                .cols = req->winsize.ws_col,
+                .xpixel = req->winsize.ws_xpixel,
+                .ypixel = req->winsize.ws_ypixel,
+        };
+        AUTO_BUF struct buf b = { 0 };
+        AUTO_FD int block = -1;
+        int fds[4];
+        size_t n = 0;
+        int r;
+
+        r = make_block(sb, req, &msg, &b);
+        if (r < 0)
+                return error_set(err, r, "command line and environment: %s", strerror(-r));
+        block = memfd_create("exec", MFD_CLOEXEC);
+        if (block < 0)
+                return error_set(err, -errno, "memfd_create: %s", strerror(errno));
+        r = write_all(block, b.data, b.len);
+        fds[n++] = block;
+        for (int i = 0; !req->tty && i < 3; i++)
+                if (req->stdio[i] >= 0) {
+                        msg.flags |= 1U << i;
+                        fds[n++] = req->stdio[i];
+                }
+        if (r == 0)
+                r = fdpass_send(sb->sock, &msg, sizeof(msg), fds, n);
+        return r < 0 ? error_set(err, r, "hand the command to the sandbox: %s", strerror(-r)) : 0;
+}
+
+static int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {
+        const struct proto_request msg = {
+                .op = PROTO_SIGNAL, .id = id, .signal = sig, .flags = group ? PROTO_GROUP : 0
+        };
+
+        return fdpass_send(sb->sock, &msg, sizeof(msg), NULL, 0);
+}
+
+static size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
+        fds[0] = (struct pollfd){ .fd = sb->sock, .events = POLLIN };
+        fds[1] = (struct pollfd){ .fd = sb->notice_fd, .events = POLLIN };
+        fds[2] = (struct pollfd){ .fd = sb->fsd_pidfd, .events = POLLIN };
+        return 3;
+}
+
+static void tell_lost(struct sandbox *sb, const char *failure_code, const char *reason) {
+        if (!sb->lost)
+                sb->callbacks->lost(sb->arg, failure_code, reason);
+        sb->lost = true;
+}
+
+static void read_event(struct sandbox *sb) {
+        struct proto_event event;
+        AUTO_FD int fd = -1;
+
+        if (recv_event(sb, &event, &fd) < 0) {
+                tell_lost(sb, "SANDBOX_SETUP_FAILED", "the sandbox's first process died");
+                return;
+        }
+        if (event.type == PROTO_STARTED)
+                sb->callbacks->exec_started(sb->arg, event.id, TAKE_FD(fd));
+        if (event.type == PROTO_FINISHED) {
+                const struct exec_result result = {
+                        .id = event.id,
+                        .exit_code = event.code & 0xff,
+                        .signal = event.signal,
+                        .exec_errno = event.exec_errno,
+                        .max_rss_bytes = event.max_rss_bytes,
+                };
+
+                sb->callbacks->exec_finished(sb->arg, &result);
+        }
+}
+
+/* fsd reads hostile requests: its notices are checked like anything from inside. */
+static void read_notices(struct sandbox *sb) {
+        struct pollfd fd = { .fd = sb->notice_fd, .events = POLLIN };
+
+        while (poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN)) {
+                struct guard_notice notice;
+                size_t len;
+
+                if (fdpass_recv(sb->notice_fd, &notice, sizeof(notice), &len, NULL, 0, NULL) < 0)
+                        return;
+                if (len != sizeof(notice) || notice.type >= NOTICE_TYPE_COUNT ||
+                    notice.region >= sb->plan->n_regions)
+                        continue;
+                notice.op[sizeof(notice.op) - 1] = '\0';
+                notice.rule[sizeof(notice.rule) - 1] = '\0';
+                notice.detail[sizeof(notice.detail) - 1] = '\0';
+                notice.path[sizeof(notice.path) - 1] = '\0';
+                sb->callbacks->notice(sb->arg, &notice);
+        }
+}
+
+static void native_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t n) {
+        if (n > 1 && fds[1].revents)
+                read_notices(sb);
+        if (n > 0 && fds[0].revents)
+                read_event(sb);
+        if (n > 2 && fds[2].revents)
+                tell_lost(sb, "GUARD_LOST", "the file server died: what was written before is kept");
+}
+
+const struct driver_ops driver_native = {
+        .name = "native",
+        .probe = native_probe,
+        .plan = native_plan,
+        .plan_free = native_plan_free,
+        .describe = native_describe,
+        .start = native_start,
+        .exec = native_exec,
+        .signal = native_signal,
+        .poll = native_poll,
+        .dispatch = native_dispatch,
+        .stop = native_stop,
+};
