@@ -59,7 +59,7 @@ static int guard_stdio(struct ctx *ctx) {
                 if (fcntl(fd, F_GETFD) >= 0)
                         continue;
                 ctx->stdio_closed[fd] = true;
-                if (open("/dev/null", O_RDWR) != fd)
+                if (open("/dev/null", O_RDWR) != fd) /* NOLINT(android-cloexec-open): stdio stays over exec */
                         return -EBADF;
         }
         return 0;

@@ -209,7 +209,9 @@ static int get_opaque(int fd, char *ret) {
 
         if (n < 0 && errno != ENODATA && errno != ERANGE && errno != EOPNOTSUPP)
                 return -errno;
-        *ret = n == 1 ? value : 0;
+        if (n != 1)
+                value = 0;
+        *ret = value;
         return 0;
 }
 

@@ -8,8 +8,9 @@ top=$(cd "$here/../.." && pwd)
 role=${1?} script=${2?}
 script=tests/integration/$(basename "$script" .sh).sh
 shift 2
-: "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}"
+: "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
 vars=(COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
+paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS")
 
 skip_all() {
         echo "1..0 # SKIP $*"
@@ -21,9 +22,10 @@ stage() {
         trap 'rm -rf "$stage"' EXIT
         trap 'exit 143' INT TERM HUP
         chmod 755 "$stage"
-        mkdir -p "$stage/top/build" "$stage/shared"
+        mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
+        cp "$COFFERDAM_HELPERS"/make-name "$stage/helpers/"
         for part in cases bench; do
                 [ ! -d "$COFFERDAM_SHARED/$part" ] || cp -r "$COFFERDAM_SHARED/$part" "$stage/shared/"
         done
@@ -32,11 +34,11 @@ stage() {
 
 case $role:$(id -u) in
 root:0 | user:[1-9]*)
-        exec env "${vars[@]}" COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" "$top/$script" "$@"
+        exec env "${vars[@]}" "${paths[@]}" "$top/$script" "$@"
         ;;
 root:*)
         sudo -n true 2>/dev/null || skip_all 'needs root: sudo asks for a password'
-        exec sudo -n env "${vars[@]}" COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" "$top/$script" "$@"
+        exec sudo -n env "${vars[@]}" "${paths[@]}" "$top/$script" "$@"
         ;;
 user:0)
         id cofftest >/dev/null 2>&1 || skip_all "no user 'cofftest': ./dev test makes it"
@@ -44,7 +46,8 @@ user:0)
         cd /
         setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i HOME=/home/cofftest \
                 USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin "${vars[@]}" \
-                COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" "$stage/top/$script" "$@"
+                COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" \
+                COFFERDAM_HELPERS="$stage/helpers" "$stage/top/$script" "$@"
         ;;
 *)
         echo "usage: as.sh root|user SCRIPT [PATTERN...]" >&2

@@ -9,12 +9,16 @@
 # $C           the program under test, a copy in $T: its processes can be told from everyone else's
 # $W           the fresh workspace of the test, also its current directory
 # $TOP         the checkout
+# $SHARED      case scripts and measuring kit, when they are beside the checkout
+# $HELPERS     programs of this directory
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034 # for the scripts
 TOP=$(cd "$here/../.." && pwd)
 # shellcheck disable=SC2034
 SHARED=${COFFERDAM_SHARED-$TOP/../shared}
+# shellcheck disable=SC2034
+HELPERS=${COFFERDAM_HELPERS-$TOP/build/tests/integration}
 patterns=("$@")
 count=0 failures=0
 

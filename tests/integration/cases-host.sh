@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Faults that users of other sandboxes reported, seen from the host: start-up errors, exit status, signals, terminal,
+# crashes
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+cases=$SHARED/cases/host-open
+
+one() {
+        local rc=0 said
+        said=$(SBX="$C run --" SBX_DOCTOR="$C doctor" timeout -k 5 150 sh "$1" 2>&1) || rc=$?
+        echo "$said"
+        [ $rc != 77 ] || skip "case says: ${said##*skip: }"
+        [ $rc = 0 ] || fail "exit status $rc"
+        eq ok "$(tail -n 1 <<<"$said")" 'last line'
+        eq '' "$(ls -A)" 'files left in the workspace'
+}
+
+[ -d "$cases" ] || {
+        echo '1..0 # SKIP the shared case scripts are not beside the checkout'
+        exit 0
+}
+for script in "$cases"/*.sh; do t "$(basename "$script" .sh)" one "$script"; done
+finish

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Signals reach the command once; a second SIGINT ends a command that ignores the first; masks start clean
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# begin SCRIPT: starts the sandbox on a shell script that makes the file 'ready'; sets $client.
+# A shell starts background jobs with SIGINT and SIGQUIT ignored: env puts that right.
+begin() {
+        env --default-signal=INT,QUIT "$C" run -- sh -c "$1" >out 2>err &
+        client=$!
+        wait_for 20 test -e ready || fail "the command did not start: $(cat err)"
+}
+
+# ends STATUS SECONDS: the client ends with it in time
+ends() {
+        local rc=0 end=$((SECONDS + $2))
+        while kill -0 "$client" 2>/dev/null; do
+                [ "$SECONDS" -lt "$end" ] || fail "still running after $2 seconds"
+                sleep 0.05
+        done
+        wait "$client" || rc=$?
+        eq "$1" "$rc" 'exit status'
+}
+
+forwarded() {
+        begin "trap 'echo got $1; exit 5' $1; : >ready; while :; do sleep 0.05; done"
+        kill -"$1" "$client"
+        ends 5 10
+        eq "got $1" "$(cat out)"
+}
+
+forwarded_once() {
+        begin "trap 'echo got' USR1; trap 'exit 0' TERM; : >ready; while :; do sleep 0.05; done"
+        kill -USR1 "$client"
+        wait_for 10 test -s out
+        sleep 0.3
+        kill -TERM "$client"
+        ends 0 10
+        eq got "$(cat out)"
+}
+
+default_action() {
+        begin ': >ready; exec sleep 60'
+        kill -"$1" "$client"
+        ends "$2" 10
+}
+
+second_interrupt_kills() {
+        begin "trap '' INT TERM; : >ready; while :; do sleep 0.05; done"
+        kill -INT "$client"
+        sleep 0.3
+        kill -0 "$client" || fail 'one SIGINT ended a command that ignores it'
+        kill -INT "$client"
+        ends 137 10
+}
+
+terminated_while_starting() {
+        local i
+        for i in $(seq 20); do
+                env --default-signal=INT,QUIT "$C" run -- sleep 60 >/dev/null 2>&1 &
+                client=$!
+                sleep "0.00$((i % 10))"
+                kill -"$1" "$client"
+                rc=0
+                wait_for 15 not_running || fail "round $i: SIG$1 during the start is lost"
+                wait "$client" || rc=$?
+                [ $rc -gt 128 ] || fail "round $i: exit status $rc"
+        done
+}
+not_running() { ! kill -0 "$client" 2>/dev/null; }
+
+stop_and_continue() {
+        begin ': >ready; sleep 1; exit 3'
+        kill -STOP "$client"
+        sleep 0.2
+        kill -CONT "$client"
+        ends 3 10
+}
+
+clean_mask() {
+        local line
+        line=$(sandbox -- grep -E '^Sig(Blk|Ign|Pnd)' /proc/self/status)
+        echo "$line"
+        while read -r name mask; do eq 0000000000000000 "$mask" "$name"; done <<<"$line"
+}
+
+for sig in HUP INT QUIT TERM USR1 USR2; do t "$sig is forwarded" forwarded $sig; done
+t 'a signal arrives once' forwarded_once
+for pair in INT:130 TERM:143 HUP:129 QUIT:131; do
+        t "${pair%:*} has its default action" default_action "${pair%:*}" "${pair#*:}"
+done
+t 'a second SIGINT kills' second_interrupt_kills
+t 'SIGTERM while starting' terminated_while_starting TERM
+t 'SIGINT while starting' terminated_while_starting INT
+t 'stopped and continued' stop_and_continue
+t 'the command starts with nothing blocked or ignored' clean_mask
+finish
