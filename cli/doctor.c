@@ -1,6 +1,5 @@
-/*
- * doctor.c - what this host can do for a run, why not, and what to do about it
- */
+/* cofferdam doctor: what this host can do for a run, why not, and what to do about it. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,60 +10,78 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
-#include "runtime/base/suggest.h"
+#include "runtime/spec/flags.h"
 
-/** struct doctor_options - the command line */
-struct doctor_options {
-        bool json, verbose, help;
+/* What the options of this verb set. */
+struct options {
+        bool json, strict, verbose;
 };
 
-static const struct {
-        const char *name, *letter;
-        size_t offset; /* of the bool in struct doctor_options */
-        const char *help;
-} options[] = {
-        { "--json", NULL, offsetof(struct doctor_options, json), "one JSON object instead of the table" },
-        { "--verbose", "-v", offsetof(struct doctor_options, verbose), "say how long the probes took" },
-        { "--help", "-h", offsetof(struct doctor_options, help), "show this text" },
+static int set_json(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->json = true;
+        return 0;
+}
+
+static int set_strict(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->strict = true;
+        return 0;
+}
+
+static int set_verbose(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->verbose = true;
+        return 0;
+}
+
+static const struct flag_option doctor_options[] = {
+        { "json", 0, NULL, set_json, "Print one JSON object instead of the table" },
+        { "strict", 0, NULL, set_strict,
+          "Check what a run with the options below would need, too; a file name behind it is a --spec" },
+        { "verbose", 'v', NULL, set_verbose, "Say how long the probes took" },
 };
 
-static int usage_error(const char *word) {
-        const char *names[ARRAY_SIZE(options)];
-        const char *near;
+static const struct flag_set doctor_flags = {
+        .usage = "cofferdam doctor [--json] [-v] [--strict [SPEC] [OPTIONS]]",
+        .summary = "Try everything that a sandbox needs of this host and show what works, what does not, and "
+                   "the remedy.",
+        .options = doctor_options,
+        .n_options = ARRAY_SIZE(doctor_options),
+        .spec = true,
+};
 
-        for (size_t i = 0; i < ARRAY_SIZE(options); i++)
-                names[i] = options[i].name;
-        near = suggest_name(word, names, ARRAY_SIZE(names));
-        if (near)
-                log_error("doctor: unknown option '%s': did you mean '%s'?", ESC(word), near);
-        else
-                log_error("doctor: unexpected '%s': see 'cofferdam doctor --help'", ESC(word));
+enum { WORDS_MAX = 1024 };
+
+/* "--strict FILE" as "--strict --spec FILE". Return: number of words. */
+static int expand(int argc, char **argv, char **out) {
+        static char spec[] = "--spec";
+        int n = 0;
+
+        for (int i = 0; i < argc; i++) {
+                if (i > 1 && strcmp(argv[i - 1], "--strict") == 0 && argv[i][0] != '-')
+                        out[n++] = spec;
+                out[n++] = argv[i];
+        }
+        out[n] = NULL;
+        return n;
+}
+
+static int usage_error(const char *text) {
+        log_error("%s", text);
         return EXIT_USAGE;
 }
 
-static bool parse_word(const char *word, struct doctor_options *ret) {
-        for (size_t i = 0; i < ARRAY_SIZE(options); i++)
-                if (strcmp(word, options[i].name) == 0 ||
-                    (options[i].letter && strcmp(word, options[i].letter) == 0)) {
-                        *(bool *) ((char *) ret + options[i].offset) = true;
-                        return true;
-                }
-        return false;
-}
+static int help(void) {
+        AUTO_BUF struct buf text = { 0 };
 
-static void print_help(void) {
-        printf("Usage: cofferdam doctor [OPTIONS]\n"
-               "\n"
-               "Try everything that a sandbox needs of this host, each in a child process that\n"
-               "undoes it, and show what works, what does not, why, and what to do about it.\n"
-               "\n"
-               "Options\n");
-        for (size_t i = 0; i < ARRAY_SIZE(options); i++)
-                printf("  %s%s%-*s %s\n", options[i].letter ? options[i].letter : "  ",
-                       options[i].letter ? ", " : "  ", 12, options[i].name, options[i].help);
-        printf("\n"
-               "Exit codes: 0 a native run can start (there may be warnings), 1 it cannot,\n"
-               "2 usage error. cofferdam-doctor(1) explains every row.\n");
+        if (flags_help(&doctor_flags, &text) < 0)
+                return EXIT_FAILED;
+        (void) fputs(buf_cstr(&text), stdout);
+        return EXIT_OK;
 }
 
 static int print_json(const struct ctx *ctx, const struct report *report) {
@@ -78,27 +95,44 @@ static int print_json(const struct ctx *ctx, const struct report *report) {
         return EXIT_OK;
 }
 
-int verb_doctor(const struct ctx *ctx, int argc, char **argv) {
-        struct doctor_options opt = { 0 };
-        struct report report = { 0 };
+static int examine(const struct ctx *ctx, const struct options *o, const struct flags *flags) {
         const uint64_t start = clock_ns();
+        struct report report = { 0 };
         int code = EXIT_OK;
 
-        for (int i = 1; i < argc; i++)
-                if (!parse_word(argv[i], &opt))
-                        return usage_error(argv[i]);
-        if (opt.help) {
-                print_help();
-                return EXIT_OK;
-        }
-        if (opt.verbose)
-                log_set_level(LOG_INFO);
         report.n_rows = probe_all(ctx, report.rows);
-        log_info("doctor: %zu probes took %llu ms", report.n_rows,
-                 (unsigned long long) (clock_ns() - start) / 1000000);
-        if (opt.json)
+        if (o->verbose)
+                (void) fprintf(stderr, "cofferdam: doctor: %zu probes took %llu ms\n", report.n_rows,
+                               (unsigned long long) (clock_ns() - start) / 1000000);
+        if (o->strict)
+                report_strict(ctx, flags, &report);
+        if (o->json)
                 code = print_json(ctx, &report);
         else
                 report_print(&report);
         return report_failures(&report) > 0 ? EXIT_FAILED : code;
+}
+
+int verb_doctor(const struct ctx *ctx, int argc, char **argv) {
+        AUTO_FLAGS struct flags *flags = NULL;
+        char *words[2 * WORDS_MAX + 1];
+        struct options o = { 0 };
+        struct error err = { 0 };
+        int n;
+
+        if (argc > WORDS_MAX)
+                return usage_error("doctor: too many arguments");
+        n = expand(argc, argv, words);
+        if (flags_parse(&doctor_flags, n, words, &o, &flags, &err) < 0)
+                return usage_error(err.msg);
+        if (flags->help)
+                return help();
+        if (flags->next < n) {
+                (void) error_set(&err, -EINVAL, "doctor: unexpected '%s': see 'cofferdam doctor --help'",
+                                 ESC(words[flags->next]));
+                return usage_error(err.msg);
+        }
+        if (!o.strict && flags->n_uses + flags->n_specs > 0)
+                return usage_error("doctor: options of a run are for --strict");
+        return examine(ctx, &o, flags);
 }

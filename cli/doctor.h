@@ -10,6 +10,7 @@
 #include "drivers/native/probe.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
+#include "runtime/spec/flags.h"
 
 enum check_status { CHECK_PASS, CHECK_WARN, CHECK_FAIL, CHECK_STATUS_COUNT };
 
@@ -38,6 +39,13 @@ size_t report_failures(const struct report *report);
 
 /** report_driver() - the driver that a run takes by itself; NULL: none serves here. Static. */
 const char *report_driver(const struct report *report);
+
+/**
+ * report_strict() - what a run of the specification on the command line would need: fills report->checks
+ * @flags: of a flag_set with the options of the specification
+ * Rows that such a run does without stop being required. Plans the run and starts nothing.
+ */
+void report_strict(const struct ctx *ctx, const struct flags *flags, struct report *report);
 
 /** report_print() - the table to standard output, within 80 columns */
 void report_print(const struct report *report);

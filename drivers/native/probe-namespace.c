@@ -30,8 +30,10 @@ void try_user_namespace(const struct probe_host *host, struct probe_result *ret)
                 result_failed(ret, -errno, "use a capability in the new user namespace");
                 return;
         }
-        result_note(ret, "made, ids mapped, capabilities inside; max_user_namespaces %lld",
-                    host->max_user_namespaces);
+        result_note(ret, "made, ids mapped, capabilities inside");
+        if (host->max_user_namespaces >= 0)
+                result_note(ret, "made, ids mapped, capabilities inside; max_user_namespaces %lld",
+                            host->max_user_namespaces);
 }
 
 static int loopback_up(int sock) {

@@ -139,16 +139,43 @@ static bool blamable(const struct probe *p) {
         return !p->here;
 }
 
+/* A limit of 0 for a kind of namespace, said like the one for user namespaces. Return: whether it is that. */
+static bool describe_limit(const struct probe *p, int code, struct probe_row *row) {
+        static const struct {
+                uint64_t flag;
+                const char *limit;
+        } limits[] = {
+                { CLONE_NEWNS, "max_mnt_namespaces" },        { CLONE_NEWPID, "max_pid_namespaces" },
+                { CLONE_NEWIPC, "max_ipc_namespaces" },       { CLONE_NEWUTS, "max_uts_namespaces" },
+                { CLONE_NEWCGROUP, "max_cgroup_namespaces" }, { CLONE_NEWNET, "max_net_namespaces" },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(limits) && code == -ENOSPC; i++) {
+                char path[64];
+
+                (void) snprintf(path, sizeof(path), "/proc/sys/user/%s", limits[i].limit);
+                if (!(p->flags & limits[i].flag) || probe_read_number(path) != 0)
+                        continue;
+                (void) snprintf(row->evidence, sizeof(row->evidence), "clone: ENOSPC; %s is 0", path);
+                (void) snprintf(row->remedy, sizeof(row->remedy), "sudo sysctl -w user.%s=15000",
+                                limits[i].limit);
+                return true;
+        }
+        return false;
+}
+
 static void describe_failure(const struct probe_host *host, const struct probe *p,
                              const struct probe_result *r, struct probe_row *row) {
         const char *cause = "", *remedy = "";
 
         row->state = p->required ? PROBE_MISSING : PROBE_DEGRADED;
+        (void) snprintf(row->effect, sizeof(row->effect), "%s", p->effect ? p->effect : "");
+        if (describe_limit(p, r->code, row))
+                return;
         if (blamable(p))
                 probe_blame(host, r->code, &cause, &remedy);
         (void) snprintf(row->evidence, sizeof(row->evidence), "%s: %s%s%s", r->step,
                         probe_errno_name(r->code), cause[0] ? "; " : "", cause);
-        (void) snprintf(row->effect, sizeof(row->effect), "%s", p->effect ? p->effect : "");
         (void) snprintf(row->remedy, sizeof(row->remedy), "%s", remedy[0] ? remedy : row_remedy(p, r->code));
 }
 
@@ -203,22 +230,28 @@ size_t probe_all(const struct ctx *ctx, struct probe_row *rows) {
         return look_at(ctx, NULL, rows);
 }
 
+enum { EXPLAIN_KEYS_MAX = 6 };
+
 /* which rows can explain a step; user namespaces are always looked at */
 static const struct {
         const char *step;
-        const char *keys[6];
+        const char *keys[EXPLAIN_KEYS_MAX];
 } explanations[] = {
         { "userns", { NULL } },
         { "clone",
           { MNT, "pid_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace", "net_namespace" } },
-        { "mount", { MNT, "tmpfs", "mount_api", "pivot_root", "openat2" } },
-        { "root", { MNT, "tmpfs", "mount_api", "pivot_root" } },
+        { "mount", { MNT, "tmpfs", "mount_api", "openat2" } },
+        { "os", { MNT, "mount_api", "idmapped_mounts" } },
+        { "dev", { MNT, "tmpfs", "mount_api" } },
+        { "places", { MNT, "tmpfs", "mount_api", "fuse_mount", "fuse_device" } },
+        { "files", { MNT, "tmpfs", "mount_api" } },
+        { "masks", { MNT, "tmpfs", "mount_api", "proc" } },
+        { "pivot", { MNT, "tmpfs", "pivot_root" } },
         { "fuse", { MNT, "fuse_device", "fuse_mount" } },
         { "proc", { MNT, "proc" } },
         { "net", { "net_namespace", "loopback" } },
-        { "seccomp", { "seccomp" } },
-        { "overlay", { MNT, "overlayfs" } },
-        { "idmap", { "idmapped_mounts" } },
+        { "confine", { "seccomp" } },
+        { "overlay", { MNT, "tmpfs", "overlayfs" } },
         { "state", { "state_directory" } },
 };
 

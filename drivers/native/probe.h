@@ -37,8 +37,8 @@ size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
 
 /**
  * probe_explain() - after a set-up step failed: find the row that explains it
- * @step: name of the failed step: "userns", "clone", "mount", "root", "fuse", "proc", "net", "seccomp",
- *        "overlay", "idmap", "state"; any other: all that a run requires
+ * @step: name of the failed step, one of explanations[] in probe.c ("userns", "fuse", "mount", ...); any
+ * other: all that a run requires is looked at
  * @code: its negative errno
  * @err:  what is already there ("open /dev/fuse") stays in front; then "row: evidence; effect; remedy"
  * Forks, as probe_all(), which it is cheaper than. Return: @code.

@@ -252,9 +252,9 @@ static void explain_keeps_code_without_err(void **state) {
         (void) state;
         assert_int_equal(probe_explain(&ctx, "mount", -EROFS, NULL), -EROFS);
         /* nothing is wrong with the kernel's filters here: the step is named, no row is made up */
-        assert_int_equal(probe_explain(&ctx, "seccomp", -EIO, &err), -EIO);
+        assert_int_equal(probe_explain(&ctx, "confine", -EIO, &err), -EIO);
         assert_int_equal(err.code, -EIO);
-        assert_non_null(strstr(err.msg, "set-up step 'seccomp'"));
+        assert_non_null(strstr(err.msg, "set-up step 'confine'"));
 }
 
 static void read_number_rejects_what_is_none(void **state) {

@@ -1,0 +1,99 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/doctor.h"
+#include "drivers/driver.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/spec/resolve.h"
+
+static void add_check(struct report *report, const char *name, enum check_status status,
+                      const char *message) {
+        struct check *c = &report->checks[report->n_checks++];
+
+        c->name = name;
+        c->status = status;
+        (void) snprintf(c->message, sizeof(c->message), "%s", message);
+}
+
+/* A run in the host's network needs none of its own. */
+static void relax_rows(struct report *report, const struct spec *spec) {
+        static const char *const keys[] = { "net_namespace", "loopback" };
+
+        for (size_t i = 0; i < report->n_rows && spec->network.mode == NETWORK_OPEN; i++)
+                for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
+                        if (strcmp(report->rows[i].key, keys[k]) == 0) {
+                                report->rows[i].required = false;
+                                if (report->rows[i].state == PROBE_MISSING)
+                                        report->rows[i].state = PROBE_DEGRADED;
+                        }
+}
+
+/* What the kernel cannot keep apart in the host's network. */
+static void check_network(struct report *report, const struct spec *spec) {
+        const struct probe_row *landlock = report_row(report, "landlock");
+
+        if (spec->network.mode != NETWORK_OPEN || !landlock)
+                return;
+        if (landlock->state == PROBE_OK)
+                add_check(report, "network", CHECK_PASS,
+                          "open: landlock keeps abstract sockets of the host away");
+        else
+                add_check(report, "network", CHECK_WARN, landlock->effect);
+}
+
+static const struct driver_ops *check_driver(const struct ctx *ctx, struct report *report,
+                                             const struct spec *spec) {
+        const char *const name = spec->driver ? spec->driver : "auto";
+        const struct driver_ops *driver = driver_find(name);
+        struct error err = { 0 };
+        char text[ERROR_MSG_MAX];
+
+        if (!driver) {
+                (void) snprintf(text, sizeof(text), "'%s' is not in this build; use --driver native",
+                                ESC(name));
+                add_check(report, "driver", CHECK_FAIL, text);
+                return NULL;
+        }
+        if (driver->probe(ctx, spec, &err) < 0) {
+                add_check(report, "driver", CHECK_FAIL, err.msg);
+                return NULL;
+        }
+        (void) snprintf(text, sizeof(text), "%s serves here", driver->name);
+        add_check(report, "driver", CHECK_PASS, text);
+        return driver;
+}
+
+/* Resolves the workspace, mounts, seeds and toolchains; starts nothing. */
+static void check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops *driver,
+                       const struct spec *spec) {
+        struct driver_plan *plan = NULL;
+        struct error err = { 0 };
+        char text[ERROR_MSG_MAX];
+
+        if (driver->plan(ctx, spec, &plan, &err) < 0) {
+                add_check(report, "plan", CHECK_FAIL, err.msg);
+                return;
+        }
+        (void) driver->plan_free(plan);
+        (void) snprintf(text, sizeof(text), "workspace %s and everything that is asked for can be shown",
+                        ESC(spec->workspace.source));
+        add_check(report, "plan", CHECK_PASS, text);
+}
+
+void report_strict(const struct ctx *ctx, const struct flags *flags, struct report *report) {
+        AUTO_SPEC struct spec *spec = NULL;
+        const struct driver_ops *driver;
+        struct error err = { 0 };
+
+        if (spec_resolve(ctx, flags, &spec, &err) < 0) {
+                add_check(report, "specification", CHECK_FAIL, err.msg);
+                return;
+        }
+        add_check(report, "specification", CHECK_PASS, "valid");
+        relax_rows(report, spec);
+        driver = check_driver(ctx, report, spec);
+        if (driver)
+                check_plan(ctx, report, driver, spec);
+        check_network(report, spec);
+}

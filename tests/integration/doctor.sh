@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# doctor: one primitive after the other is taken away; row, exit code, cause and remedy say so, and nothing is left
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+deny=$HELPERS/deny # takes system calls away
+
+# row NAME STATE: the row of that name says STATE; its text goes to $text, with the lines below it
+row() {
+        text=$(awk -v name="$1  " '/^[^ ]/ { on = index($0, name) == 1 } on' out)
+        [ -n "$text" ] || fail "no row '$1' in: $(cat out)"
+        [[ $text =~ ^"$1"\ +"$2"\ +[^\ ] ]] || fail "row '$1' is not '$2': $text"
+}
+
+narrow() { ! LC_ALL=C.UTF-8 grep -nE '.{81}| $' out || fail 'a line is too long or ends in a blank'; }
+
+healthy() {
+        status 0 "$C" doctor >out 2>err
+        eq '' "$(cat err)" stderr
+        narrow
+        ! grep -E '^[^ ].* missing ' out || fail 'something is missing'
+        has "$(tail -n 1 out)" 'Everything that a native run requires works here.'
+}
+
+# refused WHAT CODE ROW STATE PART...: with WHAT denied doctor exits with CODE, and ROW is STATE with each PART
+refused() {
+        local what=$1 code=$2 name=$3 state=$4
+        shift 4
+        status "$code" "$deny" "$what" "$C" doctor >out 2>err
+        eq '' "$(cat err)" stderr
+        narrow
+        row "$name" "$state"
+        text=$(tr -s ' \n' ' ' <<<"$text")
+        for part; do has "$text" "$part" "$name"; done
+        if [ "$code" = 0 ]; then
+                has "$(tail -n 1 out)" 'Everything that a native run requires'
+        else
+                has "$(tail -n 1 out)" 'refused here'
+        fi
+}
+
+userns_refused_says_it_once() {
+        refused userns 1 'user namespaces' missing 'clone(CLONE_NEWUSER): EPERM' seccomp remedy:
+        row 'mount namespace' missing
+        has "$text" 'not tried: needs user namespaces'
+        row 'new /proc' missing
+        eq 1 "$(grep -c 'native runs cannot start' out)" 'effects of one cause'
+}
+
+# in a user namespace of ours, where even an ordinary user may set the limit
+limit_of_zero() {
+        unshare -Ur true 2>/dev/null || skip 'no user namespaces here'
+        # shellcheck disable=SC2016
+        status 1 unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$1" doctor' - "$C" >out
+        row 'user namespaces' missing
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'max_user_namespaces is 0'
+        has "$text" 'sudo sysctl -w user.max_user_namespaces='
+}
+
+limit_of_net_namespaces() {
+        unshare -Ur true 2>/dev/null || skip 'no user namespaces here'
+        # shellcheck disable=SC2016
+        status 1 unshare -Ur sh -c 'echo 0 >/proc/sys/user/max_net_namespaces && exec "$1" doctor' - "$C" >out
+        row 'net namespace' missing
+        has "$text" ENOSPC
+        has "$(tr -s ' \n' ' ' <<<"$text")" '/proc/sys/user/max_net_namespaces is 0'
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'sudo sysctl -w user.max_net_namespaces='
+        row loopback missing
+}
+
+# fuse_device SETUP STATE PART...: what SETUP makes of /dev/fuse in a private mount namespace
+fuse_device() {
+        local setup=$1
+        shift
+        [ -e /dev/fuse ] || skip 'no /dev/fuse to hide'
+        [ "$(id -u)" = 0 ] || skip 'only root mounts over /dev in the host'
+        status 1 unshare -m --propagation private sh -c "$setup && exec \"\$1\" doctor" - "$C" >out
+        row 'FUSE device' missing
+        for part; do has "$(tr -s ' \n' ' ' <<<"$text")" "$part"; done
+        row 'FUSE mount' missing
+        has "$text" 'not tried: needs FUSE device'
+}
+
+# FUSE mount in a mode that only root may open: what a fresh machine has
+fuse_device_closed() {
+        [ "$(id -u)" = 0 ] || skip 'only root makes devices'
+        id cofftest >/dev/null 2>&1 || skip "no user 'cofftest'"
+        # shellcheck disable=SC2016
+        status 1 unshare -m --propagation private sh -c '
+                mount -t tmpfs none /mnt && mknod -m 600 /mnt/fuse c 10 229 && mount --bind /mnt/fuse /dev/fuse &&
+                exec setpriv --reuid cofftest --regid cofftest --init-groups env -i HOME=/home/cofftest "$1" doctor' - "$C" >out
+        row 'FUSE device' missing
+        has "$text" 'mode 0600'
+        has "$text" EACCES
+        has "$text" 'sudo chmod 666 /dev/fuse'
+}
+
+masked_proc() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts over /proc'
+        # shellcheck disable=SC2016
+        status 1 unshare -m --propagation private sh -c 'mount -t tmpfs none /proc/sys && exec "$1" doctor' - "$C" >out
+        row 'new /proc' missing
+        has "$text" EPERM
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'systempaths=unconfined'
+}
+
+json_has_the_promised_keys() {
+        local key
+        "$C" doctor --json >out
+        for key in host os arch container_runtime sandbox_default selected_driver available_drivers \
+                scheduling_policy iterion_binary iterion_binary_link capabilities image build mounts \
+                network_policy post_create remote_user rows failures version; do
+                grep -q "\"$key\":" out || fail "no key '$key'"
+        done
+        if command -v python3 >/dev/null 2>&1; then
+                python3 -c '
+import json, sys
+r = json.load(open("out"))
+assert r["iterion_binary_link"] in ("static", "dynamic"), r
+assert r["failures"] == 0 and len(r["rows"]) > 20, r
+assert all(set(x) == {"key", "name", "state", "required", "evidence", "effect", "remedy"} for x in r["rows"])
+assert not any(x["required"] and x["state"] == "missing" for x in r["rows"])'
+        fi
+}
+
+json_tells_failures() {
+        status 1 "$deny" userns "$C" doctor --json >out
+        grep -q '"driver_error":' out || fail "$(cat out)"
+        grep -q '"failures": [1-9]' out || fail "$(cat out)"
+}
+
+man_page_names_every_row() {
+        local name
+        "$C" doctor >out || true
+        sed -n '/^$/q; s/^\([^ ][^ ]*\( [^ ][^ ]*\)*\)  .*/\1/p' out >names
+        [ "$(wc -l <names)" -gt 20 ] || fail "rows: $(cat names)"
+        while read -r name; do
+                grep -qE "^\.It (.* , )?$name( ,|\$)" "$TOP/docs/man/cofferdam-doctor.1" || fail "no '$name' in the man page"
+        done <names
+}
+
+leaves_nothing() {
+        local before after
+        before=$(sort /proc/self/mountinfo; ls /sys/fs/cgroup /sys/fs/cgroup/unified 2>/dev/null; ls -A "$T/state" "$HOME" .)
+        "$C" doctor >/dev/null
+        after=$(sort /proc/self/mountinfo; ls /sys/fs/cgroup /sys/fs/cgroup/unified 2>/dev/null; ls -A "$T/state" "$HOME" .)
+        eq "$before" "$after"
+}
+
+takes_less_than_300_ms() {
+        local ms best=999999
+        for _ in 1 2 3 4 5; do
+                ms=$("$C" doctor -v 2>&1 >/dev/null | sed -n 's/.* took \([0-9]*\) ms/\1/p')
+                [ "$ms" -lt "$best" ] && best=$ms
+        done
+        [ "$best" -lt 300 ] || fail "best of 5: $best ms"
+}
+
+usage_errors() {
+        for args in --jsn extra '--network none' '--strict /nonexistent extra'; do
+                # shellcheck disable=SC2086
+                status 2 "$C" doctor $args >out 2>err
+                eq '' "$(cat out)" stdout
+                eq 1 "$(wc -l <err)" "lines on stderr of '$args'"
+        done
+}
+
+strict_names_what_is_wrong() {
+        status 1 "$C" doctor --strict "$W/none.yaml" >out
+        has "$(cat out)" 'specification     fail'
+        printf 'network: {mode: nonsense}\n' >bad.yaml
+        status 1 "$C" doctor --strict bad.yaml >out
+        has "$(cat out)" 'network.mode'
+}
+
+strict_needs_no_net_namespace_for_open() {
+        refused newnet 1 'net namespace' missing 'clone(CLONE_NEWUSER|CLONE_NEWNET): EPERM' seccomp
+        "$deny" newnet "$C" doctor --strict --network open >out || true
+        row 'net namespace' degraded
+}
+
+closed_output_is_a_failure() {
+        [ -e /dev/full ] || skip 'no /dev/full'
+        status 1 "$C" doctor >/dev/full 2>err
+        has "$(cat err)" 'standard output'
+}
+
+t 'all is well here' healthy
+t 'user namespaces refused' userns_refused_says_it_once
+t 'max_user_namespaces is 0' limit_of_zero
+t 'max_net_namespaces is 0' limit_of_net_namespaces
+t 'mounts refused' refused mount 1 'FUSE mount' missing 'fsopen("fuse"): EACCES' seccomp
+t 'no new mount API' refused fsopen 1 'mount API' missing ENOSYS
+t 'no open_tree' refused open_tree 1 'mount API' missing 'open_tree("/usr", CLONE): ENOSYS'
+t 'no pivot_root' refused pivot_root 1 pivot_root missing 'pivot_root: EPERM'
+t 'no pid namespace' refused newpid 1 'pid namespace' missing EPERM seccomp
+t 'no net namespace' refused newnet 1 'net namespace' missing EPERM
+t 'no openat2' refused openat2 1 openat2 missing ENOSYS
+t 'no seccomp filters' refused seccomp 1 'seccomp filter' missing EINVAL
+t 'no landlock is a warning' refused landlock 0 landlock degraded ENOSYS 'abstract sockets'
+t '/dev/fuse is another device' fuse_device 'mount --bind /dev/null /dev/fuse' 'is not the device'
+t '/dev is empty' fuse_device 'mount -t tmpfs none /dev' 'stat /dev/fuse: ENOENT' 'modprobe fuse'
+t '/dev/fuse is for root' fuse_device_closed
+t 'parts of /proc are masked' masked_proc
+t 'JSON has the promised keys' json_has_the_promised_keys
+t 'JSON tells failures' json_tells_failures
+t 'the man page names every row' man_page_names_every_row
+t 'nothing is left' leaves_nothing
+t 'it takes less than 300 ms' takes_less_than_300_ms
+t 'usage errors' usage_errors
+t 'strict names what is wrong' strict_names_what_is_wrong
+t 'strict: network open needs no net namespace' strict_needs_no_net_namespace_for_open
+t 'a closed output is a failure' closed_output_is_a_failure
+finish
