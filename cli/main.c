@@ -22,6 +22,7 @@ static int verb_version(const struct ctx *ctx, int argc, char **argv) {
 const struct verb verbs[] = {
         { "run", "run a command in a sandbox on the workspace", verb_run },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
+        { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text", verb_help },
         { "version", "show the version", verb_version },
 };

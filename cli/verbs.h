@@ -34,3 +34,6 @@ int verb_help(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_run() - start a sandbox, run a command in it, tear it down; exit code of the command */
 int verb_run(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_spec() - show, check and describe specifications */
+int verb_spec(const struct ctx *ctx, int argc, char **argv);

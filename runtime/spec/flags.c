@@ -1,6 +1,7 @@
 #include "runtime/spec/flags.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,7 +242,7 @@ int flags_parse(const struct flag_set *set, int argc, char **argv, void *arg, st
         if (!flags)
                 return error_set(err, -ENOMEM, "out of memory");
         for (int i = 1; i < argc; i++) /* "-abc" is up to three */
-                words += strlen(argv[i]) < 256 ? strlen(argv[i]) : 256;
+                words += strlen(argv[i]);
         flags->spec_tier = TIER_FLAG;
         flags->uses = calloc(words, sizeof(*flags->uses));
         flags->specs = calloc((size_t) argc + 1, sizeof(*flags->specs));
@@ -296,8 +297,15 @@ void flags_names(const struct flag_set *set,
 
 enum { HELP_COLUMN = 30, HELP_WIDTH = 79 };
 
+/* A sentence begins with a capital, but a value that is explained ("none: ...") is written as it is. */
+static char help_initial(const char *text) {
+        return text[strcspn(text, " :")] == ':' || *text == '/' ? *text
+                                                                : (char) toupper((unsigned char) *text);
+}
+
 /* @text from HELP_COLUMN on, broken at blanks. @col: where the line is. */
 static int help_wrap(struct buf *out, const char *text, size_t col) {
+        const char *start = text;
         int r = 0;
 
         while (r == 0 && *text) {
@@ -312,16 +320,21 @@ static int help_wrap(struct buf *out, const char *text, size_t col) {
                 col = col < HELP_COLUMN || !fits ? HELP_COLUMN + n : col + 1 + n;
                 if (r == 0)
                         r = buf_add(out, text, n);
+                if (r == 0 && text == start && n > 0)
+                        out->data[out->len - n] = help_initial(text);
                 text += n + strspn(text + n, " ");
         }
         return r == 0 ? buf_str(out, "\n") : r;
 }
 
 static int help_option(struct buf *out, const struct option *o) {
+        const bool on =
+                o->key && !o->form && o->key->type == KEY_BOOL && strcmp(o->key->fallback, "true") == 0;
         char head[96];
-        const size_t n = (size_t) snprintf(head, sizeof(head), "  %c%c%c --%s%s%s", o->letter ? '-' : ' ',
-                                           o->letter ? o->letter : ' ', o->letter ? ',' : ' ', o->name,
-                                           o->metavar ? " " : "", o->metavar ? o->metavar : "");
+        const size_t n =
+                (size_t) snprintf(head, sizeof(head), "  %c%c%c --%s%s%s%s", o->letter ? '-' : ' ',
+                                  o->letter ? o->letter : ' ', o->letter ? ',' : ' ', on ? "[no-]" : "",
+                                  o->name, o->metavar ? " " : "", o->metavar ? o->metavar : "");
         int r;
 
         r = buf_str(out, head);

@@ -61,7 +61,7 @@ struct flags *flags_free(struct flags *flags);
 /**
  * flags_apply() - set what the command line says, in order
  * @spec: may be half changed on failure
- * Blocks (reads --env-file). Return: 0, -EINVAL, -ERANGE, -E2BIG, -ENOTSUP, -ENOMEM, -errno of an open.
+ * Blocks (reads --env-file). Return: 0, -EINVAL, -E2BIG, -ENOTSUP, -ENOMEM, -errno of an open.
  */
 int flags_apply(const struct flags *flags, struct spec *spec, const struct spec_env_view *view,
                 struct error *err) __attribute__((warn_unused_result));

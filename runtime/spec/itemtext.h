@@ -1,7 +1,7 @@
 /*
  * itemtext.h - items written as one line of text: --mount, --seed, --env
  *
- * Each function fills an item that holds its defaults and returns 0, -EINVAL, -ERANGE, -EPERM or -ENOMEM;
+ * Each function fills an item that holds its defaults and returns 0, -EINVAL, -EPERM or -ENOMEM;
  * what was filled is the caller's to free in any case.
  */
 #pragma once

@@ -7,10 +7,10 @@
  */
 #include <errno.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/escape.h"
 #include "runtime/spec/tree.h"
 
 struct json {
@@ -20,10 +20,7 @@ struct json {
 };
 
 static int fail(const struct json *j, const char *msg) {
-        char text[96];
-
-        (void) snprintf(text, sizeof(text), "JSON: %s", msg);
-        return tree_error(j->tree, j->line, -EINVAL, text);
+        return error_set(j->tree->err, -EINVAL, "%s:%u: JSON: %s", ESC(j->tree->name), j->line, msg);
 }
 
 static void skip_blanks(struct json *j) {

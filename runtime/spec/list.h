@@ -15,7 +15,7 @@
  * list_add() - add what @node says to the list of @key
  * @node: in a file a list of items (variables: also a mapping); from a flag the text of one item
  * @spec: may have gained some of the items on failure
- * Return: 0, -EINVAL, -ERANGE, -EPERM, -E2BIG (more items than the key's max), -ENOTSUP, -ENOMEM.
+ * Return: 0, -EINVAL, -EPERM, -E2BIG (more items than the key's max), -ENOTSUP, -ENOMEM.
  */
 int list_add(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
              struct error *err) __attribute__((warn_unused_result));

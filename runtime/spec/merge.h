@@ -8,7 +8,7 @@
 /**
  * merge_key() - apply @node to @key and note who said it
  * @spec: may be half changed on failure
- * Return: 0, -EINVAL, -ERANGE, -E2BIG, -EPERM (the tier may not set it), -ENOTSUP, -ENOMEM.
+ * Return: 0, -EINVAL, -E2BIG, -EPERM (the tier may not set it), -ENOTSUP, -ENOMEM.
  */
 int merge_key(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
               struct error *err) __attribute__((warn_unused_result));

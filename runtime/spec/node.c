@@ -65,7 +65,8 @@ static const char *tree_place(const struct tree *tree, char out[static NODE_PATH
                 .parent = tree->cur,
         };
 
-        return node_path(&here, out);
+        /* between two keys it is the mapping itself */
+        return node_path(tree->cur && tree->cur->kind == NODE_MAP && !tree->key ? tree->cur : &here, out);
 }
 
 int tree_error(const struct tree *tree, unsigned line, int code, const char *msg) {
@@ -98,8 +99,9 @@ int tree_key(struct tree *tree, const char *text, size_t len, unsigned line) {
         r = checked_text(tree, text, len, line, &key);
         if (r < 0)
                 return r;
+        static_assert(NODE_KEYS_MAX == 4096 && NODE_COUNT_MAX == 20000, "the messages name them");
         if (tree->cur->n >= NODE_KEYS_MAX)
-                return tree_error(tree, line, -E2BIG, "too many keys in one mapping");
+                return tree_error(tree, line, -E2BIG, "more than 4096 keys in one mapping");
         for (const struct node *c = tree->cur->first; c; c = c->next) {
                 char msg[64];
 
@@ -136,7 +138,7 @@ static int add(struct tree *tree, enum node_kind kind, unsigned line, struct nod
         struct node *node;
 
         if (tree->count >= NODE_COUNT_MAX)
-                return tree_error(tree, line, -E2BIG, "too many values in one document");
+                return tree_error(tree, line, -E2BIG, "more than 20000 values in one document");
         node = calloc(1, sizeof(*node));
         if (!node)
                 return error_set(tree->err, -ENOMEM, "out of memory");
@@ -168,7 +170,9 @@ int tree_open(struct tree *tree, enum node_kind kind, unsigned line) {
         int r;
 
         if (tree->depth >= NODE_DEPTH_MAX)
-                return tree_error(tree, line, -E2BIG, "too deep: more than 64 levels");
+                return error_set(tree->err, -E2BIG,
+                                 "%s:%u: more than %d lists and mappings inside each other", ESC(tree->name),
+                                 line, NODE_DEPTH_MAX);
         r = add(tree, kind, line, &node);
         if (r < 0)
                 return r;
@@ -207,7 +211,6 @@ int node_parse(const char *name, const char *data, size_t len, bool json, struct
         unsigned bad;
         int r;
 
-        static_assert(NODE_DEPTH_MAX == 64, "tree_open() says it");
         if (len > NODE_FILE_MAX)
                 return error_set(err, -EFBIG, "%s: larger than %d KiB", ESC(name), NODE_FILE_MAX / 1024);
         bad = bad_line(data, len);

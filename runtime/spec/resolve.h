@@ -16,7 +16,7 @@
  * workspace.source is always set on success.
  * @flags: of a flag_set with @spec
  * @ret:   caller frees with spec_free()
- * Blocks (reads files). Return: 0, -EINVAL, -ERANGE, -E2BIG, -EFBIG, -EPERM, -ENOTSUP
+ * Blocks (reads files). Return: 0, -EINVAL, -E2BIG, -EFBIG, -EPERM, -ENOTSUP
  * (CAPABILITY_UNSUPPORTED), -ENOENT (no such file, or no current directory), -ENOMEM, -errno of an open.
  */
 int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err)

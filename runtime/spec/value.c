@@ -148,6 +148,9 @@ static int set_number(const struct slot *s, void *place) {
         char text[96];
         uint64_t v;
 
+        if (parse_u64(s->text, k->min, k->max, &v) < 0 && k->min == k->max)
+                return source_error(s->src, s->node, s->err, -EINVAL, "%s must be %llu",
+                                    shown(k, s->text, text), (unsigned long long) k->min);
         if (parse_u64(s->text, k->min, k->max, &v) < 0)
                 return source_error(s->src, s->node, s->err, -EINVAL, "%s must be a number from %llu to %llu",
                                     shown(k, s->text, text), (unsigned long long) k->min,
@@ -158,19 +161,19 @@ static int set_number(const struct slot *s, void *place) {
 
 static int set_size(const struct slot *s, void *place) {
         const struct key *k = s->key;
-        const int r = parse_size(s->text, k->min, k->max, (uint64_t[1]){ 0 });
         char text[96];
-        uint64_t v;
+        uint64_t v = 0;
+        const int r = parse_size(s->text, k->min, k->max, &v);
 
         if (r == -EDOM)
                 return source_error(s->src, s->node, s->err, -EINVAL,
                                     "%s has no unit: write '%sMi' for mebibytes or '%sB' for bytes",
                                     shown(k, s->text, text), ESC(s->text), ESC(s->text));
         if (r == -ERANGE)
-                return source_error(s->src, s->node, s->err, -ERANGE, "%s must be from %llu to %llu bytes",
+                return source_error(s->src, s->node, s->err, -EINVAL, "%s must be from %llu to %llu bytes",
                                     shown(k, s->text, text), (unsigned long long) k->min,
                                     (unsigned long long) k->max);
-        if (r < 0 || parse_size(s->text, k->min, k->max, &v) < 0)
+        if (r < 0)
                 return source_error(s->src, s->node, s->err, -EINVAL,
                                     "%s must be a size such as 512Mi (k M G T, Ki Mi Gi Ti or B)",
                                     shown(k, s->text, text));
@@ -189,7 +192,7 @@ static int set_duration(const struct slot *s, void *place) {
                                     "%s has no unit: write '%ss' for seconds or '%sm' for minutes",
                                     shown(k, s->text, text), ESC(s->text), ESC(s->text));
         if (r == -ERANGE)
-                return source_error(s->src, s->node, s->err, -ERANGE, "%s must be from %llu to %llu ms",
+                return source_error(s->src, s->node, s->err, -EINVAL, "%s must be from %llu to %llu ms",
                                     shown(k, s->text, text), (unsigned long long) k->min,
                                     (unsigned long long) k->max);
         if (r < 0)
@@ -263,10 +266,10 @@ static int host_path(const struct slot *s, char **ret) {
         } else if (path_join(*s->text == '/' ? "" : s->src->view->cwd, s->text, &path) < 0) {
                 return error_set(s->err, -ENOMEM, "out of memory");
         }
-        if (*path != '/' || strlen(path) >= PATH_MAX)
+        squeeze(path);
+        if (strlen(path) >= PATH_MAX)
                 return source_error(s->src, s->node, s->err, -EINVAL, "'%s' must be a path below %d bytes",
                                     ESC(s->text), PATH_MAX);
-        squeeze(path);
         *ret = TAKE_PTR(path);
         return 0;
 }

@@ -31,7 +31,7 @@ int source_error(const struct source *src, const struct node *node, struct error
  * value_set() - read @node into the place of @key
  * @base: struct spec or item; unchanged on failure
  * @key:  of a scalar; KEY_NO_STORE: only checked
- * Return: 0, -EINVAL, -ERANGE, -EPERM (the tier may not say this word), -ENOMEM.
+ * Return: 0, -EINVAL, -EPERM (the tier may not say this word), -ENOMEM.
  */
 int value_set(void *base, const struct key *key, const struct node *node, const struct source *src,
               struct error *err) __attribute__((warn_unused_result));

@@ -6,9 +6,9 @@
  * document, keys that are not plain text.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <yaml.h>
 
+#include "runtime/base/escape.h"
 #include "runtime/spec/tree.h"
 
 static unsigned line_of(const yaml_event_t *event) {
@@ -92,14 +92,12 @@ static int on_event(struct tree *tree, const yaml_event_t *event) {
 }
 
 static int syntax_error(const struct tree *tree, const yaml_parser_t *parser) {
-        char msg[160];
-
         if (parser->error == YAML_MEMORY_ERROR)
                 return error_set(tree->err, -ENOMEM, "out of memory");
-        (void) snprintf(msg, sizeof(msg), "YAML: %s%s%s",
-                        parser->problem ? parser->problem : "cannot be read", parser->context ? " " : "",
-                        parser->context ? parser->context : "");
-        return tree_error(tree, (unsigned) parser->problem_mark.line + 1, -EINVAL, msg);
+        return error_set(tree->err, -EINVAL, "%s:%u: YAML: %s%s%s", ESC(tree->name),
+                         (unsigned) parser->problem_mark.line + 1,
+                         parser->problem ? parser->problem : "cannot be read", parser->context ? " " : "",
+                         parser->context ? parser->context : "");
 }
 
 static void auto_parser(yaml_parser_t *parser) {
