@@ -9,29 +9,44 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "fs/diff.h"
 #include "runtime/base/error.h"
 
-/** struct apply_options - @force lands over conflicts */
+/** struct apply_options - one region of one run; descriptors borrowed */
 struct apply_options {
-        bool force;
-        int run_fd;       /* run directory: holds the journal */
-        int upper_fd;     /* of the region */
-        int lower_fd;     /* of the region, freshly pinned and checked; opened for reading, not O_PATH only */
-        change_fn report; /* called for each path that landed or conflicts; NULL allowed */
+        bool force;      /* land over conflicts */
+        uint32_t region; /* index, kept in the journal */
+        int run_fd;      /* run directory: holds the journal */
+        int upper_fd;    /* of the region */
+        int lower_fd;    /* of the region, freshly pinned and checked; opened for reading, not O_PATH only */
+        /* called for each path: landed (conflict false, error 0), kept because of a conflict, or kept because
+         * the host refused it (error); a negative return stops between two batches. NULL allowed */
+        change_fn report;
         void *arg;
+        /* called before each step that changes something, for tests that stop there; NULL otherwise */
+        void (*step)(const char *what, void *arg);
+        void *step_arg;
 };
 
 /**
  * apply_run() - land everything that has no conflict; what has stays in the upper
- * Return: number of conflicts (0: all landed), -EBUSY (a journal is open: apply_resume() first), -errno with
- * a message.
+ * FIFOs, sockets and devices never land (error -EOPNOTSUPP); set-id bits never land.
+ * Return: number of paths that did not land (0: all landed), -EBUSY (a journal is open: apply_resume()
+ * first), -errno with a message.
  */
 int apply_run(const struct apply_options *opt, struct error *err) __attribute__((warn_unused_result));
 
-/** apply_pending() - whether a journal was left open by a crash. Return: 1, 0, -errno. */
-int apply_pending(int run_fd) __attribute__((warn_unused_result));
+/**
+ * apply_pending() - whether a journal was left open by a crash
+ * @ret_region: the region it belongs to, when there is one
+ * Return: 1, 0, -errno with a message.
+ */
+int apply_pending(int run_fd, uint32_t *ret_region, struct error *err) __attribute__((warn_unused_result));
 
-/** apply_resume() - finish a transaction that was cut off. Return: as apply_run(). */
+/**
+ * apply_resume() - finish a transaction that was cut off, then land the rest as apply_run() does
+ * Return: as apply_run(), -ENOENT (nothing is open), -EINVAL (the journal is of another region).
+ */
 int apply_resume(const struct apply_options *opt, struct error *err) __attribute__((warn_unused_result));

@@ -190,16 +190,84 @@ int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
         return fd < 0 ? fd : layer_get_origin(fd, ret);
 }
 
-int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) {
+/** struct handle - an object of the upper held by an O_PATH descriptor, and its name for calls that want one
+ */
+struct handle {
+        int fd;
+        char proc[32];
         struct stat st;
-        AUTO_FD int fd = -1;
+};
 
-        if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+static void handle_deinit(struct handle *h) {
+        h->fd = fd_close(h->fd);
+}
+#define AUTO_HANDLE __attribute__((cleanup(handle_deinit)))
+
+static int handle_init(struct handle *h, int dir_fd, const char *name) {
+        h->fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (h->fd < 0 || fstat(h->fd, &h->st) < 0)
                 return -errno;
-        if (!can_carry_origin(&st))
-                return 0;
-        fd = open_attrs(dir_fd, name);
+        (void) snprintf(h->proc, sizeof(h->proc), "/proc/self/fd/%d", h->fd);
+        return 0;
+}
+
+/* Opens the pinned object, never another one. Only regular files and directories. */
+static int handle_open_read(const struct handle *h) {
+        const int fd = open(h->proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
+
+static int handle_claim(const struct handle *h, const struct layer_origin *lower) {
+        AUTO_FD int fd = handle_open_read(h);
+
         return fd < 0 ? fd : layer_set_origin(fd, lower);
+}
+
+/* Adds rights of the owner. Return: 0 or -errno. */
+static int handle_widen(const struct handle *h, mode_t rights) {
+        return chmod(h->proc, (h->st.st_mode & 07777) | rights) < 0 ? -errno : 0;
+}
+
+static void handle_restore(const struct handle *h) {
+        (void) !chmod(h->proc, h->st.st_mode & 07777);
+}
+
+int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) {
+        AUTO_HANDLE struct handle h = { .fd = -1 };
+        int r;
+
+        r = handle_init(&h, dir_fd, name);
+        if (r < 0 || !can_carry_origin(&h.st))
+                return r;
+        r = handle_claim(&h, lower);
+        if (r != -EACCES)
+                return r;
+        r = handle_widen(&h, S_IRUSR | S_IWUSR);
+        if (r == 0) {
+                r = handle_claim(&h, lower);
+                handle_restore(&h);
+        }
+        return r;
+}
+
+int layer_open_read(int dir_fd, const char *name) {
+        AUTO_HANDLE struct handle h = { .fd = -1 };
+        AUTO_FD int fd = open_attrs(dir_fd, name);
+        int r;
+
+        if (fd != -EACCES)
+                return TAKE_FD(fd);
+        r = handle_init(&h, dir_fd, name);
+        if (r == 0 && !S_ISREG(h.st.st_mode))
+                r = S_ISLNK(h.st.st_mode) ? -ELOOP : -EINVAL;
+        if (r == 0)
+                r = handle_widen(&h, S_IRUSR);
+        if (r < 0)
+                return r;
+        fd = handle_open_read(&h);
+        handle_restore(&h);
+        return TAKE_FD(fd);
 }
 
 /* Reads the opaque mark of a directory open as @fd: 'x', 'y' or 0. Return: 0 or -errno. */
@@ -374,14 +442,12 @@ static int mark_dir(int dir_fd, bool *ret) {
         return 0;
 }
 
-int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lower) {
+/* Makes a whiteout whatever the directory is. @since_ns: its modification time, 0: now */
+static int make_whiteout(int dir_fd, const char *name, const struct layer_origin *lower, int64_t since_ns) {
+        const struct timespec since = { since_ns / 1000000000, since_ns % 1000000000 };
         AUTO_TEMP struct temp t = { .fd = -1 };
-        bool opaque = false;
         int r;
 
-        r = mark_dir(dir_fd, &opaque);
-        if (r < 0 || opaque)
-                return r;
         r = temp_init(&t, dir_fd);
         if (r < 0)
                 return r;
@@ -394,7 +460,31 @@ int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lowe
         }
         if (fchmod(t.fd, 0600) < 0)
                 return -errno;
+        if (since_ns > 0 && futimens(t.fd, (const struct timespec[]){ since, since }) < 0)
+                return -errno;
         return temp_publish(&t, name);
+}
+
+int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lower) {
+        bool opaque = false;
+        int r;
+
+        r = mark_dir(dir_fd, &opaque);
+        return r < 0 || opaque ? r : make_whiteout(dir_fd, name, lower, 0);
+}
+
+int layer_clear_opaque(int dir_fd, char *const *hidden, size_t n, int64_t since_ns) {
+        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return -errno;
+        for (size_t i = 0; i < n; i++) {
+                const int r = make_whiteout(fd, hidden[i], NULL, since_ns);
+
+                if (r < 0 && r != -EEXIST)
+                        return r;
+        }
+        return fsetxattr(fd, XATTR_OPAQUE, "x", 1, 0) < 0 ? -errno : 0;
 }
 
 int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret) {

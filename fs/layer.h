@@ -16,6 +16,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
 
@@ -65,9 +66,20 @@ int layer_open_dir(int upper_fd, int lower_fd, const char *path) __attribute__((
 int layer_set_opaque(int dir_fd, const char *name) __attribute__((warn_unused_result));
 
 /**
+ * layer_clear_opaque() - let the directory open as @dir_fd hide the names in @hidden one by one instead of
+ * all
+ * @hidden:   names the lower directory has and this one lacks
+ * @since_ns: modification time of the whiteouts: when the names were hidden (see diff.h)
+ * The mark goes last: cut off anywhere, the directory shows the same. Return: 0 or -errno.
+ */
+int layer_clear_opaque(int dir_fd, char *const *hidden, size_t n, int64_t since_ns)
+        __attribute__((warn_unused_result));
+
+/**
  * layer_whiteout() - record that @name is deleted; an upper file or empty directory of that name must be
  * gone already
- * @lower: identity of what is deleted; NULL: not known (apply then asks for --force)
+ * @lower: identity of what is deleted; NULL: not known (then what changed after the whiteout was made is a
+ * conflict)
  * In an opaque directory nothing is recorded: the lower name is hidden already.
  * Return: 0, -EEXIST, -errno.
  */
@@ -96,10 +108,17 @@ int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data)
 /**
  * layer_claim() - record that the upper object @name in @dir_fd now stands for the lower object @lower
  * @lower: ino 0: there is none at this path; a record of an earlier name is removed
- * Symlinks, FIFOs and sockets cannot carry the record and are left as they are. Return: 0 or -errno.
+ * Symlinks, FIFOs and sockets cannot carry the record and are left as they are. An object that its mode
+ * closes to its owner is opened up for the moment (needs /proc). Return: 0 or -errno.
  */
 int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower)
         __attribute__((warn_unused_result));
+
+/**
+ * layer_open_read() - open the upper file @name for reading, also when the work took that right from its
+ * owner The mode is as before when it returns. Needs /proc. Return: descriptor, -ELOOP (a symlink), -errno.
+ */
+int layer_open_read(int dir_fd, const char *name) __attribute__((warn_unused_result));
 
 /** layer_set_origin() / layer_get_origin() - the origin xattr of the object open as @fd (not O_PATH). Get:
  * ino 0 when none; -EBADMSG when the record is not one of ours. */

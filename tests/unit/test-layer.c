@@ -271,6 +271,27 @@ static void get_origin_is_strict(void **state) {
         assert_int_equal(got.ino, 0);
 }
 
+static void closed_objects_open_for_their_owner(void **state) {
+        struct fixture *f = *state;
+        const struct layer_origin want = { .ino = 7, .mode = S_IFREG };
+        struct layer_origin got = { 0 };
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        tree_file(&f->tree, "upper/f", "text", 0000);
+        assert_int_equal(layer_claim(f->upper_fd, "f", &want), 0);
+        fd = layer_open_read(f->upper_fd, "f");
+        assert_true(fd >= 0);
+        assert_int_equal(fstatat(f->upper_fd, "f", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0); /* as before */
+        assert_int_equal(fchmod(fd, 0600), 0);
+        assert_int_equal(layer_get_origin(fd, &got), 0);
+        assert_int_equal(got.ino, 7);
+        assert_int_equal(symlinkat("f", f->upper_fd, "l"), 0);
+        assert_int_equal(layer_open_read(f->upper_fd, "l"), -ELOOP);
+        assert_int_equal(layer_claim(f->upper_fd, "l", &want), 0);
+}
+
 /* What the kernel must show: every kind of entry, below the top and at it. */
 static void build_merge(struct fixture *f) {
         AUTO_FD int d = -1, sub = -1, file = -1;
@@ -369,6 +390,7 @@ int main(void) {
                 CASE(whiteout_in_an_opaque_directory_is_not_needed),
                 CASE(lookup_reads_the_kernels_whiteout),
                 CASE(get_origin_is_strict),
+                CASE(closed_objects_open_for_their_owner),
                 CASE(kernel_overlayfs_shows_the_same_tree),
         };
 

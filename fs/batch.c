@@ -1,0 +1,530 @@
+/*
+ * DOC: theory of operation
+ *
+ * Stage: each file, link or directory that replaces something is made under a temporary name next to its
+ * target. Commit: it takes its name by renameat2(2): RENAME_NOREPLACE where nothing may be there,
+ * RENAME_EXCHANGE where something is replaced - then what came out is compared with what was expected, and
+ * put back when the host changed it in between. Deletions are renamed away, compared, and then removed. So no
+ * version that nobody reviewed is ever lost, without a lock.
+ *
+ * After a crash the inode numbers tell how far each entry came: the target is the staged object (landed), the
+ * temporary name is (not yet), or neither (it was refused, or the host moved on).
+ *
+ * An attacker may control: every name, link and content in the upper (not its origin records), and what is
+ * at any place of the host's tree that another sandbox may write to. Hence descriptors only, no links
+ * followed, each parent pinned at stage and compared at commit.
+ */
+#include "fs/batch.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fs/copy.h"
+#include "fs/hosttree.h"
+#include "fs/pathfd.h"
+#include "runtime/base/cleanup.h"
+
+/** struct there - what fstatat(2) says of a name */
+struct there {
+        bool exists;
+        struct stat st;
+};
+
+void batch_init(struct batch *b, const struct apply_options *opt, struct journal *journal) {
+        b->opt = opt;
+        b->journal = journal;
+        for (size_t i = 0; i < JOURNAL_ENTRIES_MAX; i++)
+                b->slots[i] = (struct slot){ .dir_fd = -1 };
+}
+
+void batch_deinit(struct batch *b) {
+        for (size_t i = 0; i < JOURNAL_ENTRIES_MAX; i++)
+                b->slots[i].dir_fd = fd_close(b->slots[i].dir_fd);
+}
+
+static void step(const struct batch *b, const char *what) {
+        if (b->opt->step)
+                b->opt->step(what, b->opt->step_arg);
+}
+
+static bool is_fatal(int r) {
+        return r == -ENOMEM || r == -EMFILE || r == -ENFILE;
+}
+
+/* Notes how an entry ended. Return: 0, or @r when going on is senseless. */
+static int settle(struct slot *slot, int r, enum slot_state good) {
+        if (is_fatal(r))
+                return r;
+        slot->state = r < 0 ? SLOT_REFUSED : good;
+        slot->why = r < 0 ? r : 0;
+        return 0;
+}
+
+static int look(int dir_fd, const char *name, struct there *ret) {
+        ret->exists = fstatat(dir_fd, name, &ret->st, AT_SYMLINK_NOFOLLOW) == 0;
+        return ret->exists || errno == ENOENT ? 0 : -errno;
+}
+
+static int pin_parent(struct batch *b, size_t i) {
+        const int fd = pathfd_open_parent(b->opt->lower_fd, b->journal->entries[i].path, &b->slots[i].name);
+
+        if (fd < 0)
+                return fd;
+        b->slots[i].dir_fd = fd;
+        return 0;
+}
+
+/* Whether the pinned parent is still what the path leads to. Return: 0, -ESTALE, -errno. */
+static int check_parent(const struct batch *b, size_t i) {
+        const char *name;
+        struct stat now, pinned;
+        AUTO_FD int fd = pathfd_open_parent(b->opt->lower_fd, b->journal->entries[i].path, &name);
+
+        if (fd < 0)
+                return fd;
+        if (fstat(fd, &now) < 0 || fstat(b->slots[i].dir_fd, &pinned) < 0)
+                return -errno;
+        return now.st_dev == pinned.st_dev && now.st_ino == pinned.st_ino ? 0 : -ESTALE;
+}
+
+/* Keeps the owner of what is replaced; what is new belongs to who made it. Only root can; others need not. */
+static void keep_owner(int fd, const struct slot *slot, const struct stat *upper) {
+        struct there old;
+        const struct stat *from = look(slot->dir_fd, slot->name, &old) == 0 && old.exists ? &old.st : upper;
+
+        if (fchown(fd, from->st_uid, from->st_gid) < 0)
+                (void) !fchown(fd, (uid_t) -1, from->st_gid);
+}
+
+static int fill_file(int from_fd, const struct stat *st, int to_fd, const struct slot *slot) {
+        int r;
+
+        r = copy_data(from_fd, to_fd, (uint64_t) st->st_size);
+        if (r == 0)
+                r = copy_xattrs(from_fd, to_fd);
+        if (r < 0)
+                return r;
+        keep_owner(to_fd, slot, st);
+        if (fchmod(to_fd, st->st_mode & 0777) < 0)
+                return -errno;
+        r = copy_times(st, to_fd);
+        if (r < 0)
+                return r;
+        return fsync(to_fd) < 0 ? -errno : 0;
+}
+
+static int stage_file(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+        struct stat now;
+        AUTO_FD int from = layer_open_read(upper_dir, slot->name);
+        AUTO_FD int to = -1;
+
+        if (from < 0)
+                return from;
+        if (fstat(from, &now) < 0)
+                return -errno;
+        if (!S_ISREG(now.st_mode) || now.st_ino != st->st_ino)
+                return -ESTALE;
+        to = openat(slot->dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        return to < 0 ? -errno : fill_file(from, st, to, slot);
+}
+
+static int stage_symlink(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+        const struct timespec times[2] = { st->st_atim, st->st_mtim };
+        char target[PATH_MAX];
+        const ssize_t n = readlinkat(upper_dir, slot->name, target, sizeof(target) - 1);
+
+        if (n < 0)
+                return -errno;
+        target[n] = '\0';
+        if (symlinkat(target, slot->dir_fd, tmp) < 0)
+                return -errno;
+        return utimensat(slot->dir_fd, tmp, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+/* Makes a directory like the one of the upper, but open to us until all is below it. */
+static int make_dir(const struct slot *slot, const char *name, const struct stat *st) {
+        struct stat made;
+        AUTO_FD int fd = -1;
+
+        if (mkdirat(slot->dir_fd, name, 0700) < 0)
+                return -errno;
+        fd = openat(slot->dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &made) < 0)
+                return -errno;
+        if (made.st_uid != geteuid()) /* swapped for somebody else's */
+                return -ESTALE;
+        keep_owner(fd, slot, st);
+        return fchmod(fd, (st->st_mode & 01777) | 0700 | (made.st_mode & S_ISGID)) < 0 ? -errno : 0;
+}
+
+static int stage_dir(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+        (void) upper_dir;
+        return make_dir(slot, tmp, st);
+}
+
+/* Opens the upper directory of entry @i and checks that the upper object is the one of the plan. */
+static int open_upper_parent(const struct batch *b, size_t i, struct stat *ret_st) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        const char *name;
+        AUTO_FD int fd = pathfd_open_parent(b->opt->upper_fd, e->path, &name);
+
+        if (fd < 0)
+                return fd;
+        if (fstatat(fd, name, ret_st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        return layer_origin_same(&e->upper, ret_st) ? TAKE_FD(fd) : -ESTALE;
+}
+
+static int stage_put(struct batch *b, size_t i) {
+        static const struct {
+                mode_t type;
+                int (*make)(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st);
+        } makers[] = { { S_IFREG, stage_file }, { S_IFLNK, stage_symlink }, { S_IFDIR, stage_dir } };
+        const struct slot *slot = &b->slots[i];
+        char tmp[JOURNAL_TEMP_MAX];
+        struct there made = { 0 };
+        struct stat st;
+        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        int r = -EOPNOTSUPP;
+
+        if (upper < 0)
+                return upper;
+        journal_temp_name(b->journal, i, tmp);
+        step(b, "stage");
+        for (size_t k = 0; k < ARRAY_SIZE(makers); k++)
+                if ((st.st_mode & S_IFMT) == makers[k].type)
+                        r = makers[k].make(slot, tmp, upper, &st);
+        if (r == 0)
+                r = look(slot->dir_fd, tmp, &made);
+        if (r == 0 && !made.exists)
+                r = -ESTALE;
+        if (r < 0) {
+                (void) !hosttree_remove(slot->dir_fd, tmp);
+                return r;
+        }
+        b->journal->entries[i].staged_ino = made.st.st_ino;
+        return 0;
+}
+
+/* Notes in the upper which directory of the host the upper one now stands for. */
+static int adopt_dir(const struct batch *b, size_t i) {
+        const struct slot *slot = &b->slots[i];
+        struct layer_origin origin;
+        struct there lower;
+        struct stat st;
+        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        int r;
+
+        if (upper < 0)
+                return upper;
+        r = look(slot->dir_fd, slot->name, &lower);
+        if (r < 0)
+                return r;
+        if (!lower.exists || !S_ISDIR(lower.st.st_mode))
+                return -ESTALE;
+        origin = layer_origin_of(&lower.st);
+        return layer_claim(upper, slot->name, &origin);
+}
+
+static int stage_mkdir(struct batch *b, size_t i) {
+        const struct slot *slot = &b->slots[i];
+        struct stat st;
+        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        int r;
+
+        if (upper < 0)
+                return upper;
+        step(b, "mkdir");
+        r = make_dir(slot, slot->name, &st);
+        if (r < 0)
+                return r;
+        step(b, "adopt");
+        return adopt_dir(b, i);
+}
+
+static int stage_delete(struct batch *b, size_t i) {
+        (void) b;
+        (void) i;
+        return 0;
+}
+
+int batch_stage(struct batch *b) {
+        static int (*const stagers[])(struct batch * b, size_t i) = {
+                [JOURNAL_MKDIR] = stage_mkdir, [JOURNAL_PUT] = stage_put, [JOURNAL_DELETE] = stage_delete
+        };
+        static_assert(ARRAY_SIZE(stagers) == JOURNAL_OP_COUNT, "stagers[] and enum journal_op differ");
+
+        for (size_t i = 0; i < b->journal->n; i++) {
+                const enum journal_op op = b->journal->entries[i].op;
+                int r;
+
+                r = pin_parent(b, i);
+                if (r == 0)
+                        r = stagers[op](b, i);
+                r = settle(&b->slots[i], r, op == JOURNAL_MKDIR ? SLOT_LANDED : SLOT_STAGED);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+void batch_rollback(struct batch *b) {
+        for (size_t i = 0; i < b->journal->n; i++) {
+                char tmp[JOURNAL_TEMP_MAX];
+
+                if (b->slots[i].dir_fd < 0 && pin_parent(b, i) < 0)
+                        continue;
+                journal_temp_name(b->journal, i, tmp);
+                step(b, "rollback");
+                if (b->journal->entries[i].op == JOURNAL_MKDIR)
+                        (void) !adopt_dir(b, i);
+                else
+                        (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
+        }
+}
+
+/* Whether the object that is at @st, renamed since, is the expected one (a rename changes the ctime). */
+static bool is_expected(const struct layer_origin *want, const struct stat *st) {
+        const struct layer_origin now = layer_origin_of(st);
+
+        if (want->ino != now.ino || want->mode != now.mode)
+                return false;
+        return S_ISDIR(now.mode) || (want->size == now.size && want->mtime_ns == now.mtime_ns);
+}
+
+/* Whether the directory may go with all that it holds. */
+static int check_tree(const struct batch *b, size_t i, const char *name, const struct stat *st) {
+        if (!S_ISDIR(st->st_mode))
+                return 0;
+        return hosttree_check(b->slots[i].dir_fd, name,
+                              b->journal->force ? INT64_MAX : b->journal->entries[i].since_ns);
+}
+
+/* Whether what was renamed to the temporary name may be removed. */
+static int check_old(const struct batch *b, size_t i, const char *tmp, const struct stat *st) {
+        if (!b->journal->force && !is_expected(&b->journal->entries[i].lower, st))
+                return -ESTALE;
+        return check_tree(b, i, tmp, st);
+}
+
+/* The staged object has its name; what it replaced, if anything, has the temporary one. */
+static int finish_put(const struct batch *b, size_t i, const char *tmp) {
+        const struct slot *slot = &b->slots[i];
+        struct there old;
+        int r;
+
+        r = look(slot->dir_fd, tmp, &old);
+        if (r < 0 || !old.exists)
+                return r;
+        r = check_old(b, i, tmp, &old.st);
+        if (r < 0) {
+                step(b, "exchange back");
+                if (renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_EXCHANGE) < 0)
+                        return -errno;
+                step(b, "remove staged");
+                (void) !hosttree_remove(slot->dir_fd, tmp);
+                return r;
+        }
+        step(b, "remove old");
+        return hosttree_remove(slot->dir_fd, tmp);
+}
+
+static int check_target(const struct batch *b, size_t i, const struct there *target) {
+        const struct journal_entry *e = &b->journal->entries[i];
+
+        if (!b->journal->force) {
+                if (target->exists != (e->lower.ino != 0))
+                        return -ESTALE;
+                if (target->exists && !layer_origin_same(&e->lower, &target->st))
+                        return -ESTALE;
+        }
+        return target->exists ? check_tree(b, i, b->slots[i].name, &target->st) : 0;
+}
+
+/* Gives the staged object its name. Return: 0, -ESTALE (the host was faster), -errno. */
+static int swap_in(const struct batch *b, size_t i, const char *tmp, const struct there *target) {
+        const struct slot *slot = &b->slots[i];
+        const int fd = slot->dir_fd;
+
+        step(b, "rename");
+        if (renameat2(fd, tmp, fd, slot->name, target->exists ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0)
+                return 0;
+        if (errno == ENOENT || errno == EEXIST)
+                return -ESTALE;
+        /* file systems without these flags: the check above and this rename are all there is */
+        if (errno == EINVAL)
+                return renameat(fd, tmp, fd, slot->name) < 0 ? -errno : 0;
+        return -errno;
+}
+
+/* The staged object has not landed. Return: 0: it has now, -errno. */
+static int land(const struct batch *b, size_t i, const char *tmp, const struct there *target) {
+        int r;
+
+        r = check_parent(b, i);
+        if (r == 0)
+                r = check_target(b, i, target);
+        if (r == 0)
+                r = swap_in(b, i, tmp, target);
+        if (r < 0) {
+                step(b, "remove staged");
+                (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
+                return r;
+        }
+        return finish_put(b, i, tmp);
+}
+
+static int commit_put(const struct batch *b, size_t i) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        const struct slot *slot = &b->slots[i];
+        char tmp[JOURNAL_TEMP_MAX];
+        struct there staged, target;
+        int r;
+
+        if (e->staged_ino == 0)
+                return -ESTALE;
+        journal_temp_name(b->journal, i, tmp);
+        r = look(slot->dir_fd, tmp, &staged);
+        if (r == 0)
+                r = look(slot->dir_fd, slot->name, &target);
+        if (r < 0)
+                return r;
+        if (target.exists && target.st.st_ino == e->staged_ino)
+                return finish_put(b, i, tmp);
+        if (staged.exists && staged.st.st_ino == e->staged_ino)
+                return land(b, i, tmp, &target);
+        /* cut off earlier; then the host replaced what had landed: the old version is nobody's any more */
+        if (staged.exists && target.exists && check_old(b, i, tmp, &staged.st) == 0)
+                (void) !hosttree_remove(slot->dir_fd, tmp);
+        return -ESTALE;
+}
+
+/* What is to be deleted has the temporary name. */
+static int finish_delete(const struct batch *b, size_t i, const char *tmp, const struct stat *st) {
+        const struct slot *slot = &b->slots[i];
+        const int r = check_old(b, i, tmp, st);
+
+        if (r < 0) {
+                step(b, "rename back");
+                if (renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_NOREPLACE) < 0)
+                        return -errno;
+                return r;
+        }
+        step(b, "remove deleted");
+        return hosttree_remove(slot->dir_fd, tmp);
+}
+
+static int move_away(const struct batch *b, size_t i, const char *tmp) {
+        const struct slot *slot = &b->slots[i];
+        const int fd = slot->dir_fd;
+
+        step(b, "rename away");
+        if (renameat2(fd, slot->name, fd, tmp, RENAME_NOREPLACE) == 0)
+                return 0;
+        if (errno != EINVAL) /* a file system without the flag: nobody else knows the name */
+                return -errno;
+        return renameat(fd, slot->name, fd, tmp) < 0 ? -errno : 0;
+}
+
+static int commit_delete(const struct batch *b, size_t i) {
+        const struct slot *slot = &b->slots[i];
+        char tmp[JOURNAL_TEMP_MAX];
+        struct there old, target;
+        int r;
+
+        journal_temp_name(b->journal, i, tmp);
+        r = look(slot->dir_fd, tmp, &old);
+        if (r == 0 && old.exists)
+                return finish_delete(b, i, tmp, &old.st);
+        if (r == 0)
+                r = look(slot->dir_fd, slot->name, &target);
+        if (r < 0 || !target.exists)
+                return r;
+        r = check_parent(b, i);
+        if (r == 0)
+                r = check_target(b, i, &target);
+        if (r == 0)
+                r = move_away(b, i, tmp);
+        if (r == 0)
+                r = look(slot->dir_fd, tmp, &old);
+        return r < 0 ? r : finish_delete(b, i, tmp, &old.st);
+}
+
+static int commit_mkdir(const struct batch *b, size_t i) {
+        return adopt_dir(b, i);
+}
+
+/* Takes what landed out of the upper, unless the upper is not what it was. */
+static void clean(const struct batch *b, size_t i) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        struct stat st;
+        AUTO_FD int upper = -1;
+
+        if (e->op == JOURNAL_MKDIR)
+                return;
+        upper = open_upper_parent(b, i, &st);
+        if (upper < 0)
+                return;
+        step(b, "clean");
+        if (S_ISDIR(st.st_mode))
+                (void) !adopt_dir(b, i);
+        else
+                (void) !unlinkat(upper, b->slots[i].name, 0);
+}
+
+static int commit_entry(struct batch *b, size_t i) {
+        static int (*const committers[])(const struct batch *b, size_t i) = {
+                [JOURNAL_MKDIR] = commit_mkdir, [JOURNAL_PUT] = commit_put, [JOURNAL_DELETE] = commit_delete
+        };
+        static_assert(ARRAY_SIZE(committers) == JOURNAL_OP_COUNT, "committers[] and enum journal_op differ");
+        struct slot *slot = &b->slots[i];
+        int r = 0;
+
+        if (slot->state == SLOT_REFUSED || slot->state == SLOT_LANDED)
+                return 0;
+        if (slot->dir_fd < 0)
+                r = pin_parent(b, i);
+        if (r == 0)
+                r = committers[b->journal->entries[i].op](b, i);
+        return settle(slot, r, SLOT_LANDED);
+}
+
+/* Makes the renames of this batch survive a power failure. */
+static int sync_parents(const struct batch *b) {
+        ino_t last = 0;
+
+        for (size_t i = 0; i < b->journal->n; i++) {
+                struct stat st;
+
+                if (b->slots[i].dir_fd < 0 || fstat(b->slots[i].dir_fd, &st) < 0 || st.st_ino == last)
+                        continue;
+                last = st.st_ino;
+                if (fsync(b->slots[i].dir_fd) < 0 && errno != EINVAL && errno != EROFS)
+                        return -errno;
+        }
+        return 0;
+}
+
+int batch_commit(struct batch *b) {
+        int r;
+
+        for (size_t i = 0; i < b->journal->n; i++) {
+                r = commit_entry(b, i);
+                if (r < 0)
+                        return r;
+        }
+        step(b, "sync");
+        r = sync_parents(b);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; i < b->journal->n; i++)
+                if (b->slots[i].state == SLOT_LANDED)
+                        clean(b, i);
+        return 0;
+}

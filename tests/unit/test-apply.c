@@ -1,0 +1,554 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fs/apply.h"
+#include "fs/journal.h"
+#include "tests/unit/layers.h"
+
+enum { LIST_MAX = 65536 };
+
+static int collect(const struct change *c, void *arg) {
+        return buf_fmt(arg, "%s%c %s|",
+                       c->error == -EOPNOTSUPP ? "-"
+                       : c->error              ? "?"
+                       : c->conflict           ? "!"
+                                               : "",
+                       change_letter(c->kind), c->path);
+}
+
+static struct apply_options options(const struct layers *l, struct buf *report) {
+        return (struct apply_options){ .run_fd = l->run_fd,
+                                       .upper_fd = l->upper_fd,
+                                       .lower_fd = l->lower_fd,
+                                       .report = report ? collect : NULL,
+                                       .arg = report };
+}
+
+static void expect_list(const struct layers *l, const char *dir, const char *want) {
+        static char list[LIST_MAX];
+
+        tree_list(&l->tree, dir, list, sizeof(list));
+        assert_string_equal(list, want);
+}
+
+/* Applies; @want_report and @want_lower are what must come of it. */
+static void expect_apply(const struct layers *l, bool force, int want, const char *want_report,
+                         const char *want_lower) {
+        AUTO_BUF struct buf report = { 0 };
+        struct apply_options opt = options(l, &report);
+        struct error err = { 0 };
+        int r;
+
+        opt.force = force;
+        r = apply_run(&opt, &err);
+        if (r != want)
+                print_message("%s\n", err.msg);
+        assert_int_equal(r, want);
+        assert_string_equal(buf_cstr(&report), want_report);
+        if (want_lower)
+                expect_list(l, "lower", want_lower);
+        expect_list(l, "run", "");
+}
+
+static void run_of_an_empty_upper_does_nothing(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/f", "x", 0644);
+        expect_apply(l, false, 0, "", "f=x ");
+}
+
+static void run_lands_every_kind(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/mod", "old", 0644);
+        tree_file(&l->tree, "lower/del", "old", 0644);
+        tree_dir(&l->tree, "lower/d");
+        tree_file(&l->tree, "lower/d/keep", "old", 0644);
+        layers_modify(l, "", "mod", "new");
+        layers_delete(l, "", "del");
+        layers_add(l, "d", "new\n\xff", "new");
+        layers_add(l, "x/y", "z", "deep");
+        assert_int_equal(symlinkat("/etc/passwd", l->upper_fd, "link"), 0);
+        expect_apply(l, false, 0, "A d/new\n\xff|A link|M mod|A x|A x/y|A x/y/z|D del|",
+                     "d/ d/keep=old d/new\n\xff=new link@/etc/passwd mod=new x/ x/y/ x/y/z=deep ");
+        expect_list(l, "upper", "");
+        expect_apply(l, false, 0, "", NULL); /* again: nothing */
+}
+
+static void run_changes_types(void **state) {
+        struct layers *l = *state;
+        struct layer_origin origin;
+        struct stat st;
+
+        tree_file(&l->tree, "lower/f2d", "old", 0644);
+        tree_dir(&l->tree, "lower/d2f");
+        tree_file(&l->tree, "lower/d2f/x", "old", 0644);
+        layers_tick();
+        assert_int_equal(fchmodat(l->lower_fd, "d2f", 0700, 0), 0); /* its ctime is later than x's */
+        layers_mkdir_over(l, "f2d");
+        layers_add(l, "f2d/sub", "x", "new");
+        layers_add(l, "", "d2f", "file");
+        assert_int_equal(fstatat(l->lower_fd, "d2f", &st, 0), 0);
+        origin = layer_origin_of(&st);
+        assert_int_equal(layer_claim(l->upper_fd, "d2f", &origin), 0);
+        expect_apply(l, false, 0, "T d2f|T f2d|A f2d/sub|A f2d/sub/x|",
+                     "d2f=file f2d/ f2d/sub/ f2d/sub/x=new ");
+        expect_list(l, "upper", "");
+}
+
+static void run_skips_conflicts_until_forced(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/mod", "old", 0644);
+        tree_file(&l->tree, "lower/del", "old", 0644);
+        layers_modify(l, "", "mod", "new");
+        layers_delete(l, "", "del");
+        layers_add(l, "", "both", "new");
+        layers_add(l, "", "fine", "new");
+        tree_file(&l->tree, "lower/mod", "host", 0644);
+        tree_file(&l->tree, "lower/del", "host", 0644);
+        tree_file(&l->tree, "lower/both", "host", 0644);
+        expect_apply(l, false, 3, "!M both|!D del|!M mod|A fine|", "both=host del=host fine=new mod=host ");
+        expect_apply(l, true, 0, "M both|M mod|D del|", "both=new fine=new mod=new ");
+        expect_list(l, "upper", "");
+}
+
+static void run_never_follows_a_parent_link(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "outside");
+        tree_file(&l->tree, "outside/x", "canary", 0644);
+        assert_int_equal(symlinkat("../outside", l->lower_fd, "d"), 0);
+        layers_add(l, "d", "x", "evil");
+        layers_add(l, "d", "y", "evil");
+        expect_apply(l, false, 3, "!T d|!A d/x|!A d/y|", "d@../outside ");
+        /* forced, the link itself is replaced: what the work made is a directory */
+        expect_apply(l, true, 0, "T d|A d/x|A d/y|", "d/ d/x=evil d/y=evil ");
+        expect_list(l, "outside", "x=canary ");
+}
+
+static void run_strips_what_gives_power(void **state) {
+        struct layers *l = *state;
+        const struct timespec times[2] = { { 1000, 1 }, { 2000, 2 } };
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        layers_add(l, "", "suid", "x");
+        fd = tree_open(&l->tree, "upper/suid", O_RDWR);
+        assert_int_equal(fsetxattr(fd, "user.note", "v", 1, 0), 0);
+        assert_int_equal(fsetxattr(fd, "user.overlay.metacopy", "", 0, 0), 0);
+        assert_int_equal(fchmod(fd, 06755), 0);
+        assert_int_equal(futimens(fd, times), 0);
+        assert_int_equal(mkfifoat(l->upper_fd, "fifo", 0644), 0);
+        expect_apply(l, false, 1, "-A fifo|A suid|", "suid=x ");
+        expect_list(l, "upper", "fifo! ");
+        assert_int_equal(fstatat(l->lower_fd, "suid", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0755);
+        assert_int_equal(st.st_mtim.tv_sec, 2000);
+        assert_int_equal(st.st_mtim.tv_nsec, 2);
+        (void) fd_close(TAKE_FD(fd));
+        fd = tree_open(&l->tree, "lower/suid", O_RDONLY);
+        assert_int_equal(fgetxattr(fd, "user.note", NULL, 0), 1);
+        assert_int_equal(fgetxattr(fd, "user.overlay.metacopy", NULL, 0), -1);
+        assert_int_equal(fgetxattr(fd, "user.cofferdam.origin", NULL, 0), -1);
+}
+
+static void run_lands_directory_modes_last(void **state) {
+        struct layers *l = *state;
+        struct stat st;
+
+        tree_dir(&l->tree, "lower/old");
+        layers_add(l, "closed/sub", "x", "new");
+        layers_mkdir(l, "old");
+        assert_int_equal(fchmodat(l->upper_fd, "closed/sub", 0555, 0), 0);
+        assert_int_equal(fchmodat(l->upper_fd, "closed", 0555, 0), 0);
+        assert_int_equal(fchmodat(l->upper_fd, "old", 0711, 0), 0);
+        expect_apply(l, false, 0, "A closed|A closed/sub|A closed/sub/x|M closed/sub|M closed|M old|", NULL);
+        assert_int_equal(fstatat(l->lower_fd, "closed", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0555);
+        assert_int_equal(fstatat(l->lower_fd, "closed/sub", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0555);
+        assert_int_equal(fstatat(l->lower_fd, "old", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0711);
+}
+
+static void run_deletes_a_tree_only_as_the_work_saw_it(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/gone");
+        tree_dir(&l->tree, "lower/gone/sub");
+        tree_file(&l->tree, "lower/gone/sub/x", "old", 0644);
+        tree_dir(&l->tree, "lower/used");
+        tree_dir(&l->tree, "lower/used/sub");
+        tree_file(&l->tree, "lower/used/sub/x", "old", 0644);
+        layers_tick();
+        layers_delete(l, "", "gone");
+        layers_delete(l, "", "used");
+        layers_tick();
+        tree_file(&l->tree, "lower/used/sub/y", "host", 0644);
+        expect_apply(l, false, 1, "D gone|!D used|", "used/ used/sub/ used/sub/x=old used/sub/y=host ");
+        expect_apply(l, true, 0, "D used|", "");
+        expect_list(l, "upper", "");
+}
+
+static void run_empties_an_opaque_directory(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/o");
+        tree_dir(&l->tree, "lower/o/sub");
+        tree_file(&l->tree, "lower/o/sub/gone", "old", 0644);
+        tree_file(&l->tree, "lower/o/gone", "old", 0644);
+        tree_file(&l->tree, "lower/o/host", "old", 0644);
+        layers_tick();
+        layers_add(l, "o", "new", "new");
+        layers_add(l, "o/sub", "new", "new");
+        assert_int_equal(layer_set_opaque(l->upper_fd, "o"), 0);
+        layers_tick();
+        tree_file(&l->tree, "lower/o/host", "host", 0644);
+        expect_apply(l, false, 1, "!D o/host|A o/new|A o/sub/new|D o/gone|D o/sub/gone|",
+                     "o/ o/host=host o/new=new o/sub/ o/sub/new=new ");
+        expect_apply(l, false, 1, "!D o/host|", "o/ o/host=host o/new=new o/sub/ o/sub/new=new ");
+}
+
+static void run_keeps_holes_and_large_files(void **state) {
+        struct layers *l = *state;
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        layers_add(l, "", "big", "");
+        fd = tree_open(&l->tree, "upper/big", O_RDWR);
+        assert_int_equal(pwrite(fd, "end", 3, 12 << 20), 3);
+        expect_apply(l, false, 0, "A big|", NULL);
+        assert_int_equal(fstatat(l->lower_fd, "big", &st, 0), 0);
+        assert_int_equal(st.st_size, (12 << 20) + 3);
+        assert_true(st.st_blocks < 1024);
+}
+
+static void run_needs_several_batches(void **state) {
+        struct layers *l = *state;
+        AUTO_BUF struct buf report = { 0 };
+        struct apply_options opt = options(l, &report);
+        char name[32];
+
+        for (int i = 0; i < 3 * JOURNAL_ENTRIES_MAX + 1; i++) {
+                (void) snprintf(name, sizeof(name), "%03d", i);
+                layers_add(l, i % 2 ? "odd" : "even/x", name, name);
+        }
+        assert_int_equal(apply_run(&opt, NULL), 0);
+        assert_int_equal(tree_count(&l->tree, "lower"), 3 * JOURNAL_ENTRIES_MAX + 1 + 3);
+        tree_expect(&l->tree, "lower/even/x/192", "192");
+        expect_list(l, "upper", "");
+}
+
+static void resume_wants_an_open_journal_of_its_region(void **state) {
+        struct layers *l = *state;
+        struct apply_options opt = options(l, NULL);
+        struct journal *j = calloc(1, sizeof(*j));
+        struct error err = { 0 };
+        uint32_t region = 9;
+
+        assert_int_equal(apply_pending(l->run_fd, &region, &err), 0);
+        assert_int_equal(apply_resume(&opt, &err), -ENOENT);
+        j->region = 1;
+        j->entries[j->n++] = (struct journal_entry){ .op = JOURNAL_DELETE, .path = strdup("x") };
+        assert_int_equal(journal_store(l->run_fd, j, &err), 0);
+        assert_int_equal(apply_pending(l->run_fd, &region, &err), 1);
+        assert_int_equal(region, 1);
+        assert_int_equal(apply_run(&opt, &err), -EBUSY);
+        assert_int_equal(apply_resume(&opt, &err), -EINVAL);
+        opt.region = 1;
+        assert_int_equal(apply_resume(&opt, &err), 0);
+        expect_list(l, "run", "");
+        tree_file(&l->tree, "run/journal", "garbage", 0600);
+        assert_int_equal(apply_pending(l->run_fd, &region, &err), -EBADMSG);
+        assert_int_equal(apply_run(&opt, &err), -EBADMSG);
+        (void) journal_free(j);
+}
+
+/* Dies at the n-th step, as by kill -9. */
+static void die_at(const char *what, void *arg) {
+        int *left = arg;
+
+        (void) what;
+        if (--*left == 0)
+                (void) raise(SIGKILL);
+}
+
+/* Applies, or resumes, in a child that dies at step @n. Return: whether it lived. */
+static bool apply_until(const struct layers *l, int n) {
+        struct apply_options opt = options(l, NULL);
+        int status = 0;
+        pid_t pid;
+
+        pid = fork();
+        if (pid == 0) {
+                uint32_t region;
+                const int pending = apply_pending(l->run_fd, &region, NULL);
+
+                opt.step = die_at;
+                opt.step_arg = &n;
+                _exit(pending < 0 || (pending ? apply_resume(&opt, NULL) : apply_run(&opt, NULL)) != 0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (WIFEXITED(status))
+                assert_int_equal(WEXITSTATUS(status), 0);
+        return WIFEXITED(status);
+}
+
+static const char before[] = "del=old f2d=old gone/ gone/x=old mod=old o/ o/hidden=old type@target ";
+static const char after[] = "f2d/ f2d/x=new mod=new n/ n/a=new o/ o/new=new type=file ";
+
+static void build(struct layers *l) {
+        struct layer_origin origin = { 0 };
+
+        layers_init(l);
+        tree_file(&l->tree, "lower/mod", "old", 0644);
+        tree_file(&l->tree, "lower/del", "old", 0644);
+        tree_file(&l->tree, "lower/f2d", "old", 0644);
+        tree_dir(&l->tree, "lower/gone");
+        tree_file(&l->tree, "lower/gone/x", "old", 0644);
+        tree_dir(&l->tree, "lower/o");
+        tree_file(&l->tree, "lower/o/hidden", "old", 0644);
+        assert_int_equal(symlinkat("target", l->lower_fd, "type"), 0);
+        expect_list(l, "lower", before);
+        layers_tick();
+        layers_modify(l, "", "mod", "new");
+        layers_delete(l, "", "del");
+        layers_delete(l, "", "gone");
+        layers_mkdir_over(l, "f2d");
+        layers_add(l, "f2d", "x", "new");
+        layers_add(l, "n", "a", "new");
+        layers_add(l, "o", "new", "new");
+        assert_int_equal(layer_set_opaque(l->upper_fd, "o"), 0);
+        layers_add(l, "", "type", "file");
+        {
+                struct stat st;
+
+                assert_int_equal(fstatat(l->lower_fd, "type", &st, AT_SYMLINK_NOFOLLOW), 0);
+                origin = layer_origin_of(&st);
+        }
+        assert_int_equal(layer_claim(l->upper_fd, "type", &origin), 0);
+        layers_tick();
+}
+
+/* After a kill: every path is whole, old or new; a deletion may be under way under a temporary name. */
+static void expect_whole(const struct layers *l) {
+        static const struct {
+                const char *path, *old, *new;
+        } files[] = { { "lower/mod", "old", "new" },
+                      { "lower/n/a", "", "new" },
+                      { "lower/o/new", "", "new" } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+                AUTO_BUF struct buf got = { 0 };
+
+                if (!tree_has(&l->tree, files[i].path) && !*files[i].old)
+                        continue;
+                assert_int_equal(file_read_at(l->tree.fd, files[i].path, 100, &got), 0);
+                if (strcmp(buf_cstr(&got), files[i].new) != 0)
+                        assert_string_equal(buf_cstr(&got), files[i].old);
+        }
+}
+
+static void expect_finished(const struct layers *l) {
+        expect_list(l, "lower", after);
+        expect_list(l, "upper", "");
+        expect_list(l, "run", "");
+}
+
+static void resume_finishes_after_a_kill_at_every_step(void **state) {
+        int n = 1;
+
+        (void) state;
+        for (;; n++) {
+                struct layers l;
+                bool lived;
+
+                build(&l);
+                lived = apply_until(&l, n);
+                expect_whole(&l);
+                assert_true(apply_until(&l, 0));
+                expect_finished(&l);
+                layers_deinit(&l);
+                if (lived)
+                        break;
+        }
+        assert_in_range(n, 30, 200); /* it did die at each of many steps */
+}
+
+static void resume_survives_being_killed_itself(void **state) {
+        (void) state;
+        for (int n = 2; n < 60; n += 3) {
+                struct layers l;
+                int kills = 0;
+
+                build(&l);
+                (void) apply_until(&l, n);
+                while (!apply_until(&l, ++kills)) { /* each time one step later */
+                        expect_whole(&l);
+                        assert_true(kills < 200);
+                }
+                expect_finished(&l);
+                layers_deinit(&l);
+        }
+}
+
+/* What the host does between two steps of apply. */
+struct meddler {
+        const struct layers *l;
+        const char *at; /* step */
+        const char *file, *text;
+};
+
+static void meddle(const char *what, void *arg) {
+        struct meddler *m = arg;
+
+        if (!m->at || strcmp(what, m->at) != 0)
+                return;
+        m->at = NULL;
+        tree_file(&m->l->tree, m->file, m->text, 0644);
+}
+
+static void run_never_loses_what_the_host_writes_meanwhile(void **state) {
+        static const char *const steps[] = { "stage", "journal", "rename", "rename away" };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+                const bool deletion = strcmp(steps[i], "rename away") == 0;
+                struct layers l;
+                struct meddler m = { &l, steps[i], "lower/f", "written by the host" };
+                struct apply_options opt;
+
+                layers_init(&l);
+                tree_file(&l.tree, "lower/f", "old", 0644);
+                layers_tick();
+                if (deletion)
+                        layers_delete(&l, "", "f");
+                else
+                        layers_modify(&l, "", "f", "new");
+                opt = options(&l, NULL);
+                opt.step = meddle;
+                opt.step_arg = &m;
+                assert_int_equal(apply_run(&opt, NULL), 1);
+                expect_list(&l, "lower", "f=written by the host ");
+                expect_list(&l, "run", "");
+                assert_int_equal(tree_count(&l.tree, "upper"), 1); /* nor what the work wrote */
+                layers_deinit(&l);
+        }
+}
+
+static void run_does_not_replace_what_appears_meanwhile(void **state) {
+        struct layers *l = *state;
+        struct meddler m = { l, "rename", "lower/f", "host" };
+        struct apply_options opt = options(l, NULL);
+
+        layers_add(l, "", "f", "new");
+        opt.step = meddle;
+        opt.step_arg = &m;
+        assert_int_equal(apply_run(&opt, NULL), 1);
+        expect_list(l, "lower", "f=host ");
+        expect_list(l, "upper", "f=new ");
+}
+
+struct swapper {
+        int lower_fd;
+        atomic_bool stop;
+};
+
+/* Swaps the directory with a link that leads outside, and back, with pauses that let apply get anywhere. */
+static void *swap(void *arg) {
+        struct swapper *s = arg;
+
+        for (unsigned i = 0; !atomic_load(&s->stop); i++) {
+                const struct timespec pause = { 0, i % 2 ? (long) (i * 7919 % 400000) : 20000 };
+
+                (void) !renameat2(s->lower_fd, "d", s->lower_fd, "link", RENAME_EXCHANGE);
+                (void) nanosleep(&pause, NULL);
+        }
+        return NULL;
+}
+
+static void run_is_not_led_outside_by_a_race(void **state) {
+        enum { ROUNDS = 150 };
+        struct layers *l = *state;
+        struct swapper s = { .lower_fd = l->lower_fd };
+        struct apply_options opt = options(l, NULL);
+        int early = 0;
+        struct stat st;
+        pthread_t thread;
+
+        tree_dir(&l->tree, "outside");
+        tree_dir(&l->tree, "outside/sub");
+        tree_file(&l->tree, "outside/f", "canary", 0644);
+        tree_dir(&l->tree, "lower/d");
+        tree_dir(&l->tree, "lower/d/sub");
+        /* the mode of upper directories made while the link is there */
+        assert_int_equal(fchmodat(l->lower_fd, "d/sub", 0700, 0), 0);
+        assert_int_equal(fchmodat(l->lower_fd, "d", 0700, 0), 0);
+        assert_int_equal(symlinkat("../outside", l->lower_fd, "link"), 0);
+        assert_int_equal(pthread_create(&thread, NULL, swap, &s), 0);
+        for (int i = 0; i < ROUNDS; i++) {
+                char name[16];
+                int r;
+
+                (void) snprintf(name, sizeof(name), "f%d", i);
+                layers_add(l, "d", name, "new");
+                layers_add(l, "d/sub", name, "new");
+                r = apply_run(&opt, NULL);
+                assert_true(r >= 0 || r == -ENOENT || r == -ELOOP || r == -ENOTDIR);
+                early += !tree_has(&l->tree, "upper/d");
+        }
+        atomic_store(&s.stop, true);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        expect_list(l, "outside", "f=canary sub/ ");
+        assert_int_equal(fstatat(l->lower_fd, "d", &st, AT_SYMLINK_NOFOLLOW), 0);
+        if (S_ISLNK(st.st_mode))
+                assert_int_equal(renameat2(l->lower_fd, "d", l->lower_fd, "link", RENAME_EXCHANGE), 0);
+        assert_int_equal(apply_run(&opt, NULL), 0);
+        assert_int_equal(tree_count(&l->tree, "lower/d"),
+                         2 * ROUNDS + 1); /* all landed, nothing else is there */
+        assert_int_equal(tree_count(&l->tree, "lower"), 2 * ROUNDS + 3);
+        expect_list(l, "upper", "");
+        expect_list(l, "outside", "f=canary sub/ ");
+        print_message("# %d of %d rounds landed whole while the link was swapped\n", early, ROUNDS);
+}
+
+int main(void) {
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, layers_setup, layers_teardown)
+        const struct CMUnitTest tests[] = {
+                CASE(run_of_an_empty_upper_does_nothing),
+                CASE(run_lands_every_kind),
+                CASE(run_changes_types),
+                CASE(run_skips_conflicts_until_forced),
+                CASE(run_never_follows_a_parent_link),
+                CASE(run_strips_what_gives_power),
+                CASE(run_lands_directory_modes_last),
+                CASE(run_deletes_a_tree_only_as_the_work_saw_it),
+                CASE(run_empties_an_opaque_directory),
+                CASE(run_keeps_holes_and_large_files),
+                CASE(run_needs_several_batches),
+                CASE(resume_wants_an_open_journal_of_its_region),
+                cmocka_unit_test(resume_finishes_after_a_kill_at_every_step),
+                cmocka_unit_test(resume_survives_being_killed_itself),
+                cmocka_unit_test(run_never_loses_what_the_host_writes_meanwhile),
+                CASE(run_does_not_replace_what_appears_meanwhile),
+                CASE(run_is_not_led_outside_by_a_race),
+        };
+
+        return cmocka_run_group_tests_name("apply", tests, NULL, NULL);
+}
