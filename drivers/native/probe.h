@@ -30,8 +30,8 @@ enum { PROBE_ROWS_MAX = 48 };
 /**
  * probe_all() - every row, in the order of the table
  * @rows: room for PROBE_ROWS_MAX
- * Forks children that do and undo the real thing. Takes less than 300 ms, and never longer than a second for
- * a probe that hangs. Return: number of rows.
+ * Forks children that do and undo the real thing. Takes less than 300 ms, and never longer than two seconds
+ * for a probe that hangs. Return: number of rows.
  */
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
 

@@ -69,17 +69,23 @@ static void probe_all_rows_are_whole(void **state) {
         }
 }
 
-static void probe_all_leaves_nothing(void **state) {
-        const struct ctx ctx = this_user();
+/* Whether the mounts are the same after as before; others on this machine may mount at the same time. */
+static bool mounts_unchanged(const struct ctx *ctx) {
         struct probe_row rows[PROBE_ROWS_MAX];
         AUTO_BUF struct buf before = { 0 }, after = { 0 };
+
+        assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &before), 0);
+        (void) probe_all(ctx, rows);
+        assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &after), 0);
+        return strcmp(buf_cstr(&before), buf_cstr(&after)) == 0;
+}
+
+static void probe_all_leaves_nothing(void **state) {
+        const struct ctx ctx = this_user();
         const size_t fds = open_fds();
 
         (void) state;
-        assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &before), 0);
-        (void) probe_all(&ctx, rows);
-        assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &after), 0);
-        assert_string_equal(buf_cstr(&before), buf_cstr(&after));
+        assert_true(mounts_unchanged(&ctx) || mounts_unchanged(&ctx) || mounts_unchanged(&ctx));
         assert_int_equal(open_fds(), fds);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         assert_int_equal(errno, ECHILD);
@@ -252,9 +258,9 @@ static void explain_keeps_code_without_err(void **state) {
         (void) state;
         assert_int_equal(probe_explain(&ctx, "mount", -EROFS, NULL), -EROFS);
         /* nothing is wrong with the kernel's filters here: the step is named, no row is made up */
-        assert_int_equal(probe_explain(&ctx, "confine", -EIO, &err), -EIO);
+        assert_int_equal(probe_explain(&ctx, "seccomp", -EIO, &err), -EIO);
         assert_int_equal(err.code, -EIO);
-        assert_non_null(strstr(err.msg, "set-up step 'confine'"));
+        assert_non_null(strstr(err.msg, "set-up step 'seccomp'"));
 }
 
 static void read_number_rejects_what_is_none(void **state) {
