@@ -85,18 +85,10 @@ static int place_stdio(const struct command *c) {
         return 0;
 }
 
-static int reset_signals(void) {
-        struct sigaction action = { .sa_handler = SIG_DFL };
+/* Dispositions are the default ones already: pid 1 has them (sandbox.c). */
+static int unblock_signals(void) {
         sigset_t none;
 
-        for (int sig = 1; sig < NSIG; sig++) {
-                struct sigaction old;
-
-                /* most are default already, reading is as cheap as writing */
-                if (sig != SIGKILL && sig != SIGSTOP && sigaction(sig, NULL, &old) == 0 &&
-                    old.sa_handler != SIG_DFL)
-                        (void) sigaction(sig, &action, NULL);
-        }
         (void) sigemptyset(&none);
         return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? errno : 0;
 }
@@ -113,7 +105,7 @@ static int child(void *arg) {
         if (e == 0 && sys_close_range(FIRST_FREE_FD, ~0U, 0) < 0)
                 e = errno;
         if (e == 0)
-                e = reset_signals();
+                e = unblock_signals();
         (void) umask(022);
         if (e == 0 && chdir(c->cwd) < 0)
                 e = errno;

@@ -22,8 +22,8 @@ struct command {
 /**
  * command_start() - make a process and execute @command in it
  * @ret_errno: 0, or why execve (or a step before it) failed; the process is gone then
- * Blocks until execve. The child gets: a session of its own, exactly descriptors 0..2, default signal
- * dispositions and an empty mask, umask 022. No capabilities and the system call filter it inherits.
- * Return: pid, or -errno when there is no process.
+ * Blocks until execve. The child gets: a session of its own, exactly descriptors 0..2, an empty signal mask,
+ * umask 022. No capabilities and the system call filter it inherits. Return: pid, or -errno when there is no
+ * process.
  */
 pid_t command_start(const struct command *command, int *ret_errno);

@@ -43,14 +43,15 @@ int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64
         return r < 0 ? r : sys_fsmount(fs, (unsigned int) attr);
 }
 
-int mnt_clone(int fd, bool recursive, uint64_t attr, int idmap_fd) {
+int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int idmap_fd) {
         const struct sys_mount_attr set = { .attr_set = attr,
                                             .userns_fd = idmap_fd < 0 ? 0 : (uint64_t) idmap_fd };
         const unsigned int deep = recursive ? AT_RECURSIVE : 0;
         AUTO_FD int mnt = -1;
         int r;
 
-        mnt = sys_open_tree(fd, "", OPEN_TREE_CLONE | AT_EMPTY_PATH | deep);
+        mnt = sys_open_tree(dir_fd, name,
+                            OPEN_TREE_CLONE | AT_SYMLINK_NOFOLLOW | deep | (*name ? 0 : AT_EMPTY_PATH));
         if (mnt < 0)
                 return mnt;
         if (attr) {

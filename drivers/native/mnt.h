@@ -31,13 +31,15 @@ int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64
         __attribute__((warn_unused_result));
 
 /**
- * mnt_clone() - a detached copy of what @fd (O_PATH) refers to
+ * mnt_clone() - a detached copy of what @name below @dir_fd is
+ * @name:      resolved once, a final symbolic link is not followed; "": @dir_fd (O_PATH) itself
  * @recursive: with the mounts below it
  * @attr:      MNT_* to set, 0: none
  * @idmap_fd:  user namespace of an idmapped mount with MNT_IDMAP, else -1
  * Return: mount descriptor, or -errno.
  */
-int mnt_clone(int fd, bool recursive, uint64_t attr, int idmap_fd) __attribute__((warn_unused_result));
+int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int idmap_fd)
+        __attribute__((warn_unused_result));
 
 /** mnt_attach() - attach the detached mount @mnt_fd on @point_fd. Return: 0 or -errno. */
 int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));

@@ -61,14 +61,13 @@ static int userns_new(void) {
         return fd;
 }
 
+/* Return: mount descriptor; -ENOENT: the host has no directory of that name. */
 static int clone_one(int host_fd, const char *name, int userns_fd) {
-        AUTO_FD int fd = -1;
         struct stat st;
 
-        fd = open_beneath(host_fd, name, O_PATH, 0);
-        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISDIR(st.st_mode))
+        if (fstatat(host_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
                 return -ENOENT;
-        return mnt_clone(fd, true, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_IDMAP, userns_fd);
+        return mnt_clone(host_fd, name, true, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_IDMAP, userns_fd);
 }
 
 int rootmap_clones(int *ret_fd) {

@@ -67,6 +67,16 @@ static int attach(const struct setup *s, int mnt, const char *path, bool is_file
         return point < 0 ? point : mnt_attach(mnt, point);
 }
 
+/* The same where all parents are known to be directories of our own root (skeleton[]): two system calls. */
+static int attach_own(const struct setup *s, int mnt, const char *path, bool is_file) {
+        const int r =
+                is_file ? mknodat(s->root_fd, path, S_IFREG | 0644, 0) : mkdirat(s->root_fd, path, 0755);
+
+        if (r < 0 && errno != EEXIST)
+                return -errno;
+        return sys_move_mount(mnt, "", s->root_fd, path, 0x4 /* MOVE_MOUNT_F_EMPTY_PATH */);
+}
+
 static int attach_tmpfs(const struct setup *s, const char *path, uint64_t size_bytes, mode_t mode) {
         char size[NUMBER_MAX], octal[NUMBER_MAX];
         const struct mnt_option options[] = { { "mode", octal }, { "size", size } };
@@ -149,6 +159,21 @@ static int stage_fuse(struct setup *s, struct error *err) {
         return r < 0 ? error_set(err, r, "hand /dev/fuse to the file server: %s", strerror(-r)) : 0;
 }
 
+/* Directories of the new root that are there on every host. */
+static const char *const skeleton[] = {
+        "dev", "home", "proc", "run", "run/lock", "tmp", "var", "var/cache", "var/lib", "var/log",
+};
+
+static int make_skeleton(const struct setup *s) {
+        for (size_t i = 0; i < ARRAY_SIZE(skeleton); i++)
+                if (mkdirat(s->root_fd, skeleton[i], 0755) < 0)
+                        return -errno;
+        if (symlinkat("/run", s->root_fd, "var/run") < 0 ||
+            symlinkat("/run/lock", s->root_fd, "var/lock") < 0)
+                return -errno;
+        return 0;
+}
+
 /*
  * stage_root - an empty root of our own, stacked on the host's
  * Must: cut propagation in both directions first. Must not: touch a host directory.
@@ -174,34 +199,28 @@ static int stage_root(struct setup *s, struct error *err) {
         if (s->root_fd < 0)
                 return error_set(err, s->root_fd, "tmpfs for the root: %s", strerror(-s->root_fd));
         r = sys_move_mount(s->root_fd, "", AT_FDCWD, "/", 0x4);
+        if (r == 0)
+                r = make_skeleton(s);
         return r < 0 ? error_set(err, r, "attach the root: %s", strerror(-r)) : 0;
 }
 
 /* Shows @name of the host's root, from root's idmapped clone when there is one. */
 static int show(const struct setup *s, size_t index, const char *name) {
-        AUTO_FD int fd = -1, mnt = -1;
-        struct stat st;
+        AUTO_FD int mnt = -1;
+        char link[256];
+        ssize_t n;
 
         if (s->os_fd[index] >= 0)
-                return attach(s, s->os_fd[index], name, false);
-        fd = sys_openat2(s->host_fd, name, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
-        if (fd < 0)
-                return 0; /* this host has none */
-        if (fstat(fd, &st) < 0)
-                return -errno;
-        if (S_ISLNK(st.st_mode) && !strchr(name, '/')) {
-                char link[256];
-                const ssize_t n = readlinkat(fd, "", link, sizeof(link) - 1);
-
-                if (n <= 0)
-                        return n < 0 ? -errno : 0;
+                return attach_own(s, s->os_fd[index], name, false);
+        n = readlinkat(s->host_fd, name, link, sizeof(link) - 1);
+        if (n > 0) {
                 link[n] = '\0';
                 return symlinkat(link, s->root_fd, name) < 0 ? -errno : 0;
         }
-        if (!S_ISDIR(st.st_mode))
-                return 0;
-        mnt = mnt_clone(fd, true, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
-        return mnt < 0 ? mnt : attach(s, mnt, name, false);
+        if (errno == ENOENT || errno == ENOTDIR)
+                return 0; /* this host has none */
+        mnt = mnt_clone(s->host_fd, name, true, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
+        return mnt < 0 ? mnt : attach_own(s, mnt, name, false);
 }
 
 /*
@@ -232,21 +251,20 @@ static const struct {
 };
 
 static int show_node(const struct setup *s, int dev_fd, size_t i) {
-        AUTO_FD int fd = -1, mnt = -1;
+        AUTO_FD int mnt = -1;
         char path[32];
         struct stat st;
 
-        fd = openat(dev_fd, nodes[i].name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &st) < 0)
+        /* read-only: the device can be written, its mode and owner not */
+        mnt = mnt_clone(dev_fd, nodes[i].name, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
+        if (mnt < 0)
+                return mnt;
+        if (fstat(mnt, &st) < 0)
                 return -errno;
         if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(nodes[i].major, nodes[i].minor))
                 return -ENXIO;
-        /* read-only: the device can be written, its mode and owner not */
-        mnt = mnt_clone(fd, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
-        if (mnt < 0)
-                return mnt;
         (void) snprintf(path, sizeof(path), "dev/%s", nodes[i].name);
-        return attach(s, mnt, path, true);
+        return attach_own(s, mnt, path, true);
 }
 
 static int dev_links(const struct setup *s) {
@@ -271,12 +289,12 @@ static int dev_mounts(const struct setup *s) {
         int r;
 
         devpts = mnt_new("devpts", pts, ARRAY_SIZE(pts), MNT_NOSUID | MNT_NOEXEC);
-        r = devpts < 0 ? devpts : attach(s, devpts, "dev/pts", false);
+        r = devpts < 0 ? devpts : attach_own(s, devpts, "dev/pts", false);
         if (r < 0)
                 return r;
         mqueue = mnt_new("mqueue", NULL, 0, MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
         if (mqueue >= 0) /* a kernel may lack it */
-                r = attach(s, mqueue, "dev/mqueue", false);
+                r = attach_own(s, mqueue, "dev/mqueue", false);
         if (r < 0)
                 return r;
         if (sysinfo(&info) < 0)
@@ -325,7 +343,7 @@ static const struct {
 
 /* Puts nothing over @path: an empty read-only directory, or the null device read-only. */
 static int hide(const struct setup *s, const char *path) {
-        AUTO_FD int point = -1, null = -1, mnt = -1;
+        AUTO_FD int point = -1, mnt = -1;
         struct stat st;
 
         point = open_beneath(s->root_fd, path, O_PATH, 0);
@@ -338,10 +356,7 @@ static int hide(const struct setup *s, const char *path) {
 
                 mnt = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_RDONLY | MNT_NOSUID | MNT_NODEV);
         } else {
-                null = openat(s->host_fd, "dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC);
-                if (null < 0)
-                        return -errno;
-                mnt = mnt_clone(null, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
+                mnt = mnt_clone(s->host_fd, "dev/null", false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
         }
         return mnt < 0 ? mnt : mnt_attach(mnt, point);
 }
@@ -352,7 +367,7 @@ static int make_readonly(const struct setup *s, const char *path) {
         point = open_beneath(s->root_fd, path, O_PATH, 0);
         if (point < 0)
                 return point == -ENOENT ? 0 : point;
-        mnt = mnt_clone(point, false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_NOEXEC, -1);
+        mnt = mnt_clone(point, "", false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_NOEXEC, -1);
         return mnt < 0 ? mnt : mnt_attach(mnt, point);
 }
 
@@ -365,7 +380,7 @@ static int stage_proc(struct setup *s, struct error *err) {
         int r;
 
         mnt = mnt_new("proc", NULL, 0, MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
-        r = mnt < 0 ? mnt : attach(s, mnt, "proc", false);
+        r = mnt < 0 ? mnt : attach_own(s, mnt, "proc", false);
         if (r < 0)
                 return error_set(err, r, "mount /proc: %s", strerror(-r));
         if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0)
@@ -393,16 +408,8 @@ static int attach_region(const struct setup *s, size_t index) {
  * Must not: make a mount point anywhere but in our own tmpfs.
  */
 static int stage_places(struct setup *s, struct error *err) {
-        static const char *const plain[] = { "run/lock", "var/log", "var/cache", "var/lib" };
-        int r = 0;
+        int r;
 
-        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(plain); i++) {
-                r = mnt_point(s->root_fd, plain[i], false);
-                (void) fd_close(r);
-        }
-        if (r < 0 || symlinkat("/run", s->root_fd, "var/run") < 0 ||
-            symlinkat("/run/lock", s->root_fd, "var/lock") < 0)
-                return error_set(err, r < 0 ? r : -errno, "make /var and /run: %s", strerror(errno));
         for (size_t i = 0; i < s->plan->n_places; i++) {
                 const struct native_place *p = &s->plan->places[i];
 
@@ -430,7 +437,7 @@ static int write_new(int dir, const char *name, const struct native_file *file) 
 
 /* Over an existing file of the host's: written to our own directory, then mounted on it. */
 static int mount_over(const struct setup *s, const struct native_file *file, int point) {
-        AUTO_FD int dir = -1, fd = -1, mnt = -1;
+        AUTO_FD int dir = -1, mnt = -1;
         const char *name = strrchr(file->target, '/') + 1;
         int r;
 
@@ -440,10 +447,7 @@ static int mount_over(const struct setup *s, const struct native_file *file, int
         r = write_new(dir, name, file);
         if (r < 0)
                 return r;
-        fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0)
-                return -errno;
-        mnt = mnt_clone(fd, false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
+        mnt = mnt_clone(dir, name, false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
         return mnt < 0 ? mnt : mnt_attach(mnt, point);
 }
 
@@ -621,11 +625,21 @@ _Noreturn static void give_up(const struct setup *s, const char *stage, const st
         _exit(1);
 }
 
+/* pid 1 and its commands: what the caller ignored (nohup, a shell without job control) is not ignored inside.
+ */
+static void reset_signals(void) {
+        const struct sigaction action = { .sa_handler = SIG_DFL };
+
+        for (int sig = 1; sig < NSIG; sig++)
+                (void) sigaction(sig, &action, NULL); /* EINVAL for SIGKILL, SIGSTOP and glibc's own */
+}
+
 _Noreturn void sandbox_main(struct setup *s) {
         const struct proto_event ready = { .type = PROTO_READY };
         struct error err = { 0 };
 
         (void) umask(0);
+        reset_signals();
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {
                 if (stages[i].run(s, &err) < 0)
