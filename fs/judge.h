@@ -3,7 +3,7 @@
  *
  * A table maps path patterns to functions. git must keep working on the host after the work ran `git init`,
  * `clone`, `remote add`, `switch -c`: a git config file whose every key is on the safe list lands; any other
- * key holds the whole new version.
+ * key holds the whole new version. guard(7) lists what is safe; a test compares the two.
  */
 #pragma once
 
@@ -12,19 +12,26 @@
 
 #include "runtime/base/buf.h"
 
-/* what the judge reads at most; a longer file is held */
-enum { JUDGE_MAX_BYTES = 1 << 20 };
+enum {
+        JUDGE_MAX_BYTES = 1 << 20, /* what the judge reads at most; a longer file is held */
+        JUDGE_REASON_MAX = 512,    /* bytes of a reason */
+};
 
 /**
- * judge_applies() - whether the relative path @path (landing path in the region) is judged by content
- * A path is judged only when its verdict is GUARD_HOLD by a built-in rule; a user's own hold is final.
+ * judge_applies() - whether a regular file at the relative path @path (landing path in the region; for a
+ * region under rules_rebase() with the base in front) is judged by content
+ * Names are taken case-folded, as the built-in rules take them. A path is judged only when its verdict is
+ * GUARD_HOLD by a built-in rule; a user's own hold is final. Symlinks are never judged: they stay held.
  */
 bool judge_applies(const char *path);
 
 /**
  * judge_content() - whether the whole content may land under @path
+ * @root:   absolute path of the region's root, the same for the work and for the host; NULL: not the same,
+ * and absolute paths in the content are not safe
  * @data:   @len bytes, hostile
- * @reason: receives what holds it, e.g. "core.fsmonitor, alias.x" (escaped, at most 512 bytes); NULL allowed
- * Return: true: lands. false: held (also when it cannot be parsed).
+ * @reason: receives what holds it, e.g. "core.fsmonitor, alias.x" (escaped, at most JUDGE_REASON_MAX bytes);
+ *          NULL allowed; untouched when the content lands
+ * Thread-safe. Return: true: lands. false: held (also when it cannot be parsed).
  */
-bool judge_content(const char *path, const char *data, size_t len, struct buf *reason);
+bool judge_content(const char *root, const char *path, const char *data, size_t len, struct buf *reason);

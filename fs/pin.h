@@ -12,49 +12,72 @@
 
 /** struct pin - a host object that was resolved once; all later access starts at @fd */
 struct pin {
-        int fd;     /* O_PATH, owned */
-        char *path; /* absolute path that was resolved, owned; for messages and re-checks, never walked for
-                       access */
+        int fd;          /* O_PATH, owned */
+        char *path;      /* the absolute path as it was given, owned; for messages and re-checks only */
+        char *real;      /* the same place without symlinks at the time, owned; for messages only */
         uint64_t mnt_id; /* STATX_MNT_ID (unique since Linux 6.8) */
         uint64_t dev, ino;
         int64_t btime_ns; /* 0: not known */
-        mode_t type;      /* S_IFMT bits */
-        uid_t owner;
+        mode_t type;      /* S_IFMT bits: a directory or a regular file */
+        uid_t owner;      /* at the time; may change */
 };
 
 /** struct pin_policy - what may be pinned */
 struct pin_policy {
         const char *home;      /* caller's home, borrowed, NULL allowed */
         const char *state_dir; /* cofferdam's state, refused; borrowed, NULL allowed */
-        const char *beneath;   /* symlinks may not leave this directory; NULL: the operator wrote the path,
-                                  follow */
-        const char *const *allowed; /* paths allowed by name although refused (allow_sensitive) */
+        const char *beneath;   /* what is reached over a symlink has to be below this directory (absolute,
+                                  without   symlinks); NULL: the operator wrote the path, follow */
+        const char *const *allowed; /* absolute paths allowed by name although refused (--allow-sensitive) */
         size_t n_allowed;
 };
 
+/** enum pin_base - what a row of pin_refused() is relative to */
+enum pin_base {
+        PIN_BASE_ROOT,
+        PIN_BASE_HOME /* the caller's, root's, and those below /home */,
+        PIN_BASE_COUNT
+};
+
+/** struct pin_refusal - one row of the list of sources that are refused */
+struct pin_refusal {
+        enum pin_base base;
+        const char *path; /* relative to the base */
+        const char *why;  /* what it holds */
+};
+
+/** pin_refused() - the list of refused sources (docs: guard(7)). @ret_n: how many. Return: static table. */
+const struct pin_refusal *pin_refused(size_t *ret_n);
+
 /**
- * pin_open() - resolve @path component by component (openat2, no magic links) and decide on what was reached
- * @ret: caller frees with pin_deinit()
- * Refused on the pinned inode and on its path: sockets, devices, FIFOs; /proc /sys /dev /boot and the
- * credential, agent and container-engine paths of guard(7), equal to or inside. A parent of one is not
- * refused; its children are hidden by pin_hidden(). Return: 0, -ENOENT, -EACCES, -ELOOP (symlink leaves),
- * -EPERM (refused: the message names the reason and remedy), -errno.
+ * pin_open() - resolve the absolute @path component by component (no magic links) and decide on what was
+ * reached
+ * @ret: caller frees with pin_deinit(); written on success only
+ * Refused on the pinned inode and on its path: sockets, devices, FIFOs (always); kernel file systems (procfs,
+ * sysfs, ...) and what pin_refused() lists, equal to or inside, unless @policy allows it by name: an entry of
+ * @allowed that is @path, or that lies in (or is) the listed place and contains @path. A parent of a listed
+ * place is not refused; pin_hidden() hides its children. Blocks (file system).
+ * Return: 0, -EINVAL (not absolute), -ENOENT, -EACCES, -ELOOP (symlink leaves or loops), -EPERM (refused: the
+ * message names the reason and remedy), -errno.
  */
 int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret, struct error *err)
         __attribute__((warn_unused_result));
 
-/** pin_check() - resolve the path again and compare. Return: 0 same, -ESTALE (differs; message says was and
- * now). */
+/**
+ * pin_check() - resolve the path again and compare mount, device, inode, birth time and type
+ * Blocks (file system). Return: 0 same, -ESTALE (differs or is gone; message says was and now).
+ */
 int pin_check(const struct pin *pin, struct error *err) __attribute__((warn_unused_result));
 
 /**
- * pin_hidden() - refused paths below a pinned directory, relative to it, as rule patterns anchored with '/'
- * @ret: NULL-terminated array, owned (free each and the array); empty array when there are none
+ * pin_hidden() - refused places below a pinned directory, relative to it, as rule patterns anchored with '/'
+ * @ret: array of @ret_n strings and a final NULL, owned (free each and the array); empty when there are none
  * Return: 0, -ENOMEM.
  */
 int pin_hidden(const struct pin *pin, const struct pin_policy *policy, char ***ret, size_t *ret_n)
         __attribute__((warn_unused_result));
 
+/** pin_deinit() - close and free; accepts PIN_INIT */
 void pin_deinit(struct pin *pin);
 #define PIN_INIT \
         { .fd = -1 }

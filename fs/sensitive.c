@@ -1,0 +1,482 @@
+/*
+ * DOC: theory of operation
+ *
+ * A source is compared with each place of the list in two ways. By path: the path without symlinks is the
+ * place or below it. By inode: the source or one of the directories above it is the same inode as the place,
+ * which finds places reached over a bind mount, a link or another spelling. Not found: a bind mount, made by
+ * the administrator elsewhere, of something deep inside a place; a hard link to a file inside.
+ */
+#include "fs/sensitive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "fs/walk.h"
+#include "runtime/base/buf.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/path.h"
+#include "runtime/base/sys.h"
+
+enum { ANCESTORS_MAX = 256, HOMES_MAX = 3 };
+
+#define ROOT(p, w) \
+        { .base = PIN_BASE_ROOT, .path = (p), .why = (w) }
+#define HOME(p, w) \
+        { .base = PIN_BASE_HOME, .path = (p), .why = (w) }
+
+static const struct pin_refusal refused[] = {
+        ROOT("proc", "processes and kernel settings"),
+        ROOT("sys", "kernel settings"),
+        ROOT("dev", "devices"),
+        ROOT("boot", "the kernel the host boots"),
+        ROOT("run/secrets", "secrets of a container"),
+        ROOT("var/run/secrets", "secrets of a container"),
+        ROOT("run/credentials", "credentials of services"),
+        ROOT("run/user", "sockets of the user's session: agents, D-Bus, engines"),
+        ROOT("run/dbus", "the system's D-Bus"),
+        ROOT("run/systemd", "control of the host's services"),
+        ROOT("run/docker", "control of docker"),
+        ROOT("run/podman", "control of podman"),
+        ROOT("run/containerd", "control of containerd"),
+        ROOT("run/crio", "control of CRI-O"),
+        ROOT("var/lib/docker", "images, volumes and secrets of containers"),
+        ROOT("var/lib/containerd", "images and layers of containers"),
+        ROOT("var/lib/containers", "images and layers of containers"),
+        ROOT("var/lib/kubelet", "credentials of a cluster node"),
+        ROOT("etc/kubernetes", "credentials of a cluster"),
+        ROOT("etc/shadow", "password hashes"),
+        ROOT("etc/shadow-", "password hashes"),
+        ROOT("etc/gshadow", "password hashes"),
+        ROOT("etc/gshadow-", "password hashes"),
+        ROOT("etc/security/opasswd", "password hashes"),
+        ROOT("etc/sudoers", "who may become root"),
+        ROOT("etc/sudoers.d", "who may become root"),
+        ROOT("etc/ssh", "the host's keys"),
+        ROOT("etc/ssl/private", "private keys"),
+        ROOT("etc/krb5.keytab", "the host's key"),
+        HOME(".ssh", "SSH keys"),
+        HOME(".gnupg", "PGP keys and the agent's socket"),
+        HOME(".aws", "cloud credentials"),
+        HOME(".azure", "cloud credentials"),
+        HOME(".config/gcloud", "cloud credentials"),
+        HOME(".config/doctl", "cloud credentials"),
+        HOME(".oci", "cloud credentials"),
+        HOME(".terraform.d/credentials.tfrc.json", "cloud credentials"),
+        HOME(".kube", "cluster credentials"),
+        HOME(".docker", "registry credentials and docker's socket"),
+        HOME(".config/containers/auth.json", "registry credentials"),
+        HOME(".netrc", "passwords"),
+        HOME(".git-credentials", "passwords"),
+        HOME(".config/git/credentials", "passwords"),
+        HOME(".pgpass", "passwords"),
+        HOME(".my.cnf", "passwords"),
+        HOME(".password-store", "passwords"),
+        HOME(".local/share/keyrings", "passwords"),
+        HOME(".config/op", "passwords"),
+        HOME(".vault-token", "a token"),
+        HOME(".config/sops", "keys of encrypted files"),
+        HOME(".npmrc", "registry tokens"),
+        HOME(".pypirc", "registry tokens"),
+        HOME(".cargo/credentials", "registry tokens"),
+        HOME(".cargo/credentials.toml", "registry tokens"),
+        HOME(".gem/credentials", "registry tokens"),
+        HOME(".m2/settings.xml", "registry passwords"),
+        HOME(".gradle/gradle.properties", "registry passwords and signing keys"),
+        HOME(".composer/auth.json", "registry tokens"),
+        HOME(".config/composer/auth.json", "registry tokens"),
+        HOME(".config/gh", "tokens of a forge"),
+        HOME(".config/hub", "tokens of a forge"),
+        HOME(".config/glab-cli", "tokens of a forge"),
+        HOME(".config/rclone", "tokens of storage services"),
+        HOME(".claude", "an agent's credentials and settings (only as seeds)"),
+        HOME(".claude.json", "an agent's credentials and settings (only as seeds)"),
+        HOME(".codex", "an agent's credentials and settings (only as seeds)"),
+        HOME(".gemini", "an agent's credentials and settings (only as seeds)"),
+        HOME(".mozilla", "a browser's cookies and passwords"),
+        HOME(".config/google-chrome", "a browser's cookies and passwords"),
+        HOME(".config/chromium", "a browser's cookies and passwords"),
+        HOME(".thunderbird", "mail and passwords"),
+        HOME(".Xauthority", "the key to the user's screen"),
+};
+
+const struct pin_refusal *pin_refused(size_t *ret_n) {
+        *ret_n = ARRAY_SIZE(refused);
+        return refused;
+}
+
+/* file systems whose files are the kernel's or another process's, wherever they are mounted */
+static const struct {
+        uint32_t magic;
+        const char *name;
+} kernel_fs[] = {
+        { PROC_SUPER_MAGIC, "procfs" },
+        { SYSFS_MAGIC, "sysfs" },
+        { CGROUP_SUPER_MAGIC, "cgroupfs" },
+        { CGROUP2_SUPER_MAGIC, "cgroupfs" },
+        { DEBUGFS_MAGIC, "debugfs" },
+        { TRACEFS_MAGIC, "tracefs" },
+        { SECURITYFS_MAGIC, "securityfs" },
+        { SELINUX_MAGIC, "selinuxfs" },
+        { BPF_FS_MAGIC, "bpffs" },
+        { EFIVARFS_MAGIC, "efivarfs" },
+        { DEVPTS_SUPER_MAGIC, "devpts" },
+        { PSTOREFS_MAGIC, "pstore" },
+        { BINDERFS_SUPER_MAGIC, "binderfs" },
+        { NSFS_MAGIC, "nsfs" },
+        { 0x62656570U /* CONFIGFS_MAGIC, not exported */, "configfs" },
+};
+
+/* Fills @homes with the homes to look at for the place @real. Return: how many. */
+static size_t list_homes(const struct pin_policy *policy, const char *real, char scratch[PATH_MAX],
+                         const char *homes[HOMES_MAX]) {
+        const char *user = path_below(real, "/home");
+        size_t n = 0;
+
+        homes[n++] = "/root";
+        if (policy->home && strcmp(policy->home, "/root") != 0)
+                homes[n++] = policy->home;
+        if (user && *user) {
+                (void) snprintf(scratch, PATH_MAX, "/home/%.*s", (int) strcspn(user, "/"), user);
+                if (strcmp(scratch, homes[n - 1]) != 0)
+                        homes[n++] = scratch;
+        }
+        return n;
+}
+
+/** place_fn - called with the absolute path of a refused place. Return: 0 to go on, else handed on */
+typedef int (*place_fn)(const char *place, const char *why, void *arg);
+
+static int join_and_call(const char *base, const char *rel, const char *why, place_fn fn, void *arg) {
+        char place[PATH_MAX];
+        const int n = snprintf(place, sizeof(place), "%s/%s", strcmp(base, "/") == 0 ? "" : base, rel);
+
+        return n < 0 || (size_t) n >= sizeof(place) ? 0 : fn(place, why, arg);
+}
+
+/* Calls @fn for each refused place that matters for the source at @real. */
+static int each_place(const struct pin_policy *policy, const char *real, place_fn fn, void *arg) {
+        char scratch[PATH_MAX];
+        const char *homes[HOMES_MAX];
+        const size_t n_homes = list_homes(policy, real, scratch, homes);
+        int r = 0;
+
+        if (policy->state_dir)
+                r = fn(policy->state_dir, "the state of cofferdam's runs", arg);
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refused); i++) {
+                const struct pin_refusal *row = &refused[i];
+
+                if (row->base == PIN_BASE_ROOT) {
+                        r = join_and_call("/", row->path, row->why, fn, arg);
+                        continue;
+                }
+                for (size_t h = 0; r == 0 && h < n_homes; h++)
+                        r = join_and_call(homes[h], row->path, row->why, fn, arg);
+        }
+        return r;
+}
+
+static bool same_inode(const struct walk_id *a, const struct walk_id *b) {
+        return a->dev == b->dev && a->ino == b->ino;
+}
+
+/* The identity of what @path names now, over links. */
+static int identify_path(const char *path, struct walk_id *ret) {
+        AUTO_FD int fd = open(path, O_PATH | O_CLOEXEC);
+
+        return fd < 0 ? -errno : walk_identify(fd, ret);
+}
+
+/* --- refusing ---------------------------------------------------------------------------------------- */
+
+/** struct candidate - a source and the directories above it */
+struct candidate {
+        const char *given;
+        const char *real;
+        const struct pin_policy *policy;
+        struct error *err;
+        struct walk_id above[ANCESTORS_MAX]; /* the source first */
+        size_t n_above;
+};
+
+static int climb(struct candidate *c, const char *dir) {
+        AUTO_WALK struct walk at = WALK_INIT;
+        AUTO_FD int fd = -1;
+        int r;
+
+        r = walk_path(dir, &at);
+        if (r < 0)
+                return r;
+        fd = TAKE_FD(at.fd);
+        while (c->n_above < ANCESTORS_MAX) {
+                struct walk_id *id = &c->above[c->n_above];
+                int up;
+
+                r = walk_identify(fd, id);
+                if (r < 0)
+                        return r;
+                if (same_inode(id, id - 1) && id->mnt_id == (id - 1)->mnt_id)
+                        return 0; /* "/.." is "/" */
+                c->n_above++;
+                up = sys_openat2(fd, "..", O_PATH | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS);
+                if (up < 0)
+                        return up;
+                fd = fd_close(fd);
+                fd = up;
+        }
+        return -ENAMETOOLONG;
+}
+
+static int candidate_init(struct candidate *c, const struct walk *at, const struct walk_id *id) {
+        AUTO_FREE char *parent = strdup(at->real);
+        char *slash;
+
+        if (!parent)
+                return -ENOMEM;
+        slash = strrchr(parent, '/');
+        slash[slash == parent] = '\0';
+        c->above[0] = *id;
+        c->n_above = 1;
+        return climb(c, parent);
+}
+
+/* Whether the source is in the list of what the operator allows by name, for the sake of @place. */
+static bool is_allowed(const struct candidate *c, const char *place) {
+        for (size_t i = 0; i < c->policy->n_allowed; i++) {
+                AUTO_WALK struct walk at = WALK_INIT;
+                const char *name = c->policy->allowed[i];
+
+                if (walk_path(name, &at) < 0)
+                        continue;
+                if (strcmp(at.real, c->real) == 0)
+                        return true;
+                if (place && (path_below(name, place) || path_below(at.real, place)) &&
+                    path_below(c->real, at.real))
+                        return true;
+        }
+        return false;
+}
+
+static int refuse(const struct candidate *c, const char *place, const char *why) {
+        const bool itself = strcmp(c->given, place) == 0;
+
+        return error_set(c->err, -EPERM,
+                         "bind source '%s' is refused: it %s%s%s%s; bind a narrower path, or allow it with "
+                         "--allow-sensitive '%s'",
+                         ESC(c->given), itself ? "" : "is in '", itself ? "" : ESC(place),
+                         itself ? "holds " : "', which holds ", why, ESC(c->given));
+}
+
+static int check_place(const char *place, const char *why, void *arg) {
+        struct candidate *c = arg;
+        struct walk_id id;
+        bool hit = path_below(c->real, place) != NULL;
+
+        if (!hit && identify_path(place, &id) == 0) {
+                for (size_t i = 0; i < c->n_above && !hit; i++)
+                        hit = same_inode(&id, &c->above[i]);
+        }
+        return hit && !is_allowed(c, place) ? refuse(c, place, why) : 0;
+}
+
+static int check_fs(const struct candidate *c, int fd) {
+        struct statfs fs;
+
+        if (fstatfs(fd, &fs) < 0)
+                return error_set(c->err, -errno, "bind source '%s': %s", ESC(c->given), strerror(errno));
+        for (size_t i = 0; i < ARRAY_SIZE(kernel_fs); i++) {
+                if ((uint32_t) fs.f_type == kernel_fs[i].magic && !is_allowed(c, NULL))
+                        return error_set(
+                                c->err, -EPERM,
+                                "bind source '%s' is refused: it is on %s, an interface of the kernel; "
+                                "allow it with --allow-sensitive '%s'",
+                                ESC(c->given), kernel_fs[i].name, ESC(c->given));
+        }
+        return 0;
+}
+
+static int check_type(const char *given, mode_t mode, struct error *err) {
+        static const struct {
+                mode_t type;
+                const char *name;
+        } types[] = { { S_IFSOCK, "a socket" },
+                      { S_IFCHR, "a character device" },
+                      { S_IFBLK, "a block device" },
+                      { S_IFIFO, "a FIFO" } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+                if ((mode & S_IFMT) == types[i].type)
+                        return error_set(
+                                err, -EPERM,
+                                "bind source '%s' is refused: it is %s, which leads out of the sandbox; "
+                                "bind a regular file or a directory",
+                                ESC(given), types[i].name);
+        }
+        return 0;
+}
+
+int sensitive_check(const char *given, const struct walk *at, const struct walk_id *id,
+                    const struct pin_policy *policy, struct error *err) {
+        struct candidate c = { .given = given, .real = at->real, .policy = policy, .err = err };
+        int r;
+
+        r = check_type(given, id->mode, err);
+        if (r < 0)
+                return r;
+        r = candidate_init(&c, at, id);
+        if (r < 0)
+                return error_set(err, r, "bind source '%s': %s", ESC(given), strerror(-r));
+        r = check_fs(&c, at->fd);
+        return r < 0 ? r : each_place(policy, at->real, check_place, &c);
+}
+
+/* --- hiding ------------------------------------------------------------------------------------------ */
+
+enum { SEEN_MAX = 64 };
+
+/** struct hiding - patterns being made for a pinned directory */
+struct hiding {
+        const struct pin *pin;
+        const struct pin_policy *policy;
+        char **v;
+        size_t n;
+        struct {
+                char *dir; /* owned */
+                bool same; /* it is the pinned directory */
+        } seen[SEEN_MAX];
+        size_t n_seen;
+};
+
+static void hiding_deinit(struct hiding *h) {
+        for (size_t i = 0; i < h->n; i++)
+                free(h->v[i]);
+        free(h->v);
+        for (size_t i = 0; i < h->n_seen; i++)
+                free(h->seen[i].dir);
+}
+
+/* Appends "/" and @rel, wildcards made literal except for those of @prefix, which comes first. */
+static int add_pattern(struct hiding *h, const char *prefix, const char *rel) {
+        AUTO_BUF struct buf out = { 0 };
+        char **v;
+        int r;
+
+        r = buf_fmt(&out, "%s/", prefix);
+        for (; r == 0 && *rel; rel++) {
+                if (strchr("\\*?[]{}", *rel))
+                        r = buf_add(&out, "\\", 1);
+                if (r == 0)
+                        r = buf_add(&out, rel, 1);
+        }
+        if (r < 0)
+                return -ENOMEM;
+        for (size_t i = 0; i < h->n; i++) {
+                if (strcmp(h->v[i], out.data) == 0)
+                        return 0;
+        }
+        v = reallocarray(h->v, h->n + 2, sizeof(*v));
+        if (!v)
+                return -ENOMEM;
+        h->v = v;
+        v[h->n++] = buf_take(&out);
+        v[h->n] = NULL;
+        return 0;
+}
+
+/* Whether the directory @dir is the pinned one under another name; each is looked up once. */
+static bool is_alias(struct hiding *h, const char *dir) {
+        const struct walk_id pinned = { .dev = h->pin->dev, .ino = h->pin->ino };
+        struct walk_id id;
+        bool same;
+
+        for (size_t i = 0; i < h->n_seen; i++) {
+                if (strcmp(h->seen[i].dir, dir) == 0)
+                        return h->seen[i].same;
+        }
+        same = identify_path(*dir ? dir : "/", &id) == 0 && same_inode(&id, &pinned);
+        if (h->n_seen < SEEN_MAX) {
+                h->seen[h->n_seen].dir = strdup(dir);
+                h->seen[h->n_seen].same = same;
+                h->n_seen += h->seen[h->n_seen].dir != NULL;
+        }
+        return same;
+}
+
+/* Hides @place when one of the directories above it is the pinned one by another name. */
+static int hide_alias(struct hiding *h, const char *place) {
+        char dir[PATH_MAX];
+
+        for (const char *p = strchr(place, '/'); p; p = strchr(p + 1, '/')) {
+                (void) snprintf(dir, sizeof(dir), "%.*s", (int) (p - place), place);
+                if (is_alias(h, dir))
+                        return add_pattern(h, "", p + 1);
+        }
+        return 0;
+}
+
+static bool is_allowed_place(const struct hiding *h, const char *place, const struct walk *at) {
+        for (size_t i = 0; i < h->policy->n_allowed; i++) {
+                const char *name = h->policy->allowed[i];
+
+                if (strcmp(name, place) == 0 || (at->real && strcmp(name, at->real) == 0))
+                        return true;
+        }
+        return false;
+}
+
+static int hide_place(const char *place, const char *why, void *arg) {
+        AUTO_WALK struct walk at = WALK_INIT;
+        struct hiding *h = arg;
+        const char *rel = path_below(place, h->pin->real);
+        const bool exists = walk_path(place, &at) == 0;
+        int r;
+
+        (void) why;
+        if (is_allowed_place(h, place, &at))
+                return 0;
+        r = rel && *rel ? add_pattern(h, "", rel) : hide_alias(h, place);
+        if (r < 0 || !exists)
+                return r;
+        rel = path_below(at.real, h->pin->real);
+        return rel && *rel ? add_pattern(h, "", rel) : 0;
+}
+
+/* The homes of everybody, for a pinned directory that holds them all. */
+static int hide_homes(struct hiding *h) {
+        const char *prefix = strcmp(h->pin->real, "/") == 0 ? "/home/*" : "/*";
+        int r = 0;
+
+        if (strcmp(h->pin->real, "/") != 0 && strcmp(h->pin->real, "/home") != 0)
+                return 0;
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refused); i++) {
+                if (refused[i].base == PIN_BASE_HOME)
+                        r = add_pattern(h, prefix, refused[i].path);
+        }
+        return r;
+}
+
+int pin_hidden(const struct pin *pin, const struct pin_policy *policy, char ***ret, size_t *ret_n) {
+        CLEANUP(hiding_deinit) struct hiding h = { .pin = pin, .policy = policy };
+        int r = 0;
+
+        h.v = calloc(1, sizeof(*h.v));
+        if (!h.v)
+                return -ENOMEM;
+        if (S_ISDIR(pin->type))
+                r = hide_homes(&h);
+        if (S_ISDIR(pin->type) && r == 0)
+                r = each_place(policy, pin->real, hide_place, &h);
+        if (r < 0)
+                return r;
+        *ret_n = TAKE(h.n, 0);
+        *ret = TAKE_PTR(h.v);
+        return 0;
+}

@@ -1,0 +1,18 @@
+/*
+ * sensitive.h - places of the host that are not bind sources; used by pin.c
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "fs/pin.h"
+#include "fs/walk.h"
+
+/**
+ * sensitive_check() - whether the resolved source is, or lies in, a place that is refused
+ * @given: as the user wrote it, for the message
+ * @at, @id: where it led
+ * Return: 0, -EPERM (with a message), -ENOMEM.
+ */
+int sensitive_check(const char *given, const struct walk *at, const struct walk_id *id,
+                    const struct pin_policy *policy, struct error *err) __attribute__((warn_unused_result));
