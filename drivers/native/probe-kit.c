@@ -188,8 +188,30 @@ int probe_idle_child(void) {
                 pause();
 }
 
+/* A filter answers with an errno or kills (-ECHILD). */
 static bool seccomp_applies(const struct probe_host *h, int code) {
-        return h->seccomp_mode == 2 && (code == -EPERM || code == -EACCES || code == -ENOSYS);
+        return h->seccomp_mode == 2 &&
+               (code == -EPERM || code == -EACCES || code == -ENOSYS || code == -ECHILD);
+}
+
+static bool processes_apply(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -EAGAIN;
+}
+
+static bool files_apply(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -EMFILE || code == -ENFILE;
+}
+
+static bool memory_applies(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -ENOMEM;
+}
+
+static bool time_applies(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -ETIMEDOUT;
 }
 
 static bool apparmor_applies(const struct probe_host *h, int code) {
@@ -252,6 +274,11 @@ static const struct {
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",
           "start cofferdam outside of the chroot" },
+        { processes_apply, "the limit of processes is reached", "raise 'ulimit -u', or end some processes" },
+        { files_apply, "the limit of open files is reached", "raise 'ulimit -n'" },
+        { memory_applies, "out of memory",
+          "free some memory, or raise the memory limit of the outer container" },
+        { time_applies, "the host is too busy", "try again when the host is less busy" },
 };
 
 void probe_blame(const struct probe_host *host, int code, const char **ret_cause, const char **ret_remedy) {

@@ -68,6 +68,22 @@ limit_of_net_namespaces() {
         row loopback missing
 }
 
+no_more_processes() {
+        [ "$(id -u)" != 0 ] || skip 'root has no limit of processes'
+        # shellcheck disable=SC2016
+        status 1 bash -c 'ulimit -u 1 && exec "$1" doctor' - "$C" >out
+        row 'user namespaces' missing
+        has "$text" EAGAIN
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'ulimit -u'
+}
+
+no_more_files() {
+        # shellcheck disable=SC2016
+        status 1 sh -c 'ulimit -n 4 && exec "$1" doctor' - "$C" >out
+        row 'user namespaces' missing
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'ulimit -n'
+}
+
 # fuse_device SETUP STATE PART...: what SETUP makes of /dev/fuse in a private mount namespace
 fuse_device() {
         local setup=$1
@@ -189,6 +205,8 @@ t 'all is well here' healthy
 t 'user namespaces refused' userns_refused_says_it_once
 t 'max_user_namespaces is 0' limit_of_zero
 t 'max_net_namespaces is 0' limit_of_net_namespaces
+t 'no more processes' no_more_processes
+t 'no more open files' no_more_files
 t 'mounts refused' refused mount 1 'FUSE mount' missing 'fsopen("fuse"): EACCES' seccomp
 t 'no new mount API' refused fsopen 1 'mount API' missing ENOSYS
 t 'no open_tree' refused open_tree 1 'mount API' missing 'open_tree("/usr", CLONE): ENOSYS'

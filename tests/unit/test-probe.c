@@ -186,6 +186,12 @@ static void blame_names_who_said_no(void **state) {
                 { { .ctx = &root, .selinux = true }, -EACCES, "SELinux", "ausearch" },
                 { { .ctx = &root, .selinux = true }, -EPERM, "", "" },
                 { { .ctx = &root, .chrooted = true }, -EPERM, "chroot", "outside" },
+                { { .ctx = &root, .seccomp_mode = 2 }, -ECHILD, "seccomp", "outside" },
+                { { .ctx = &root }, -ECHILD, "", "" },
+                { { .ctx = &root }, -EAGAIN, "processes", "ulimit -u" },
+                { { .ctx = &root }, -EMFILE, "open files", "ulimit -n" },
+                { { .ctx = &root }, -ENOMEM, "memory", "memory" },
+                { { .ctx = &root }, -ETIMEDOUT, "busy", "again" },
                 { { .ctx = &root }, -EINVAL, "", "" },
         };
 
