@@ -13,7 +13,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
-enum { CHILD_STACK = 65536, FIRST_FREE_FD = 3 };
+enum { CHILD_STACK = 32768, FIRST_FREE_FD = 3 };
 
 /* Shared with the child, which runs while the parent waits. */
 struct start {
@@ -116,11 +116,13 @@ static int child(void *arg) {
 }
 
 pid_t command_start(const struct command *command, int *ret_errno) {
-        char stack[CHILD_STACK] __attribute__((aligned(16)));
+        AUTO_FREE char *stack = malloc(CHILD_STACK); /* on our own stack each page would be touched */
         struct start start = { .command = command };
         pid_t pid;
 
-        pid = clone(child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
+        if (!stack)
+                return -ENOMEM;
+        pid = clone(child, stack + CHILD_STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
         if (pid < 0)
                 return -errno;
         *ret_errno = start.error;

@@ -1,14 +1,14 @@
 /*
  * DOC: theory of operation
  *
- * The supervisor's side. start() forks the file server first, so that it gets ready on the other core, then
- * makes the sandbox's pid 1 by one clone(2) into all namespaces; that child builds the sandbox (sandbox.c)
- * and becomes the exec server (init.c). Plain fork without exec: an exec costs more than the whole of the
- * rest (docs/adr/), so each helper drops what it inherited itself.
+ * The supervisor's side. start() makes the sandbox's pid 1 by one clone(2) into all namespaces; that child
+ * builds the sandbox (sandbox.c) and becomes the exec server (init.c). Meanwhile the file server is forked on
+ * the other core and is ready before pid 1 asks it for the first region. Plain fork without exec: an exec
+ * costs more than the whole of the rest (docs/adr/), so each helper drops what it inherited itself.
  *
- *   supervisor --fork--> fsd    <--- /dev/fuse descriptor --+
- *        |                                                  |
- *        +------clone--> init (pid 1) ----------------------+
+ *   supervisor --clone--> init (pid 1) --- /dev/fuse descriptor --+
+ *        |                                                        |
+ *        +-------fork---> fsd     <-------------------------------+
  *
  * Every helper dies with the supervisor (parent-death signal, end of file). stop() kills pid 1, with which
  * the kernel ends all processes and mounts of the sandbox; the file server sees its mount vanish and ends.
@@ -348,16 +348,12 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         sb->sock = control[0];
         sock = control[1];
-        r = start_fsd(sb, req, fuse_a, notice, err);
-        if (r < 0)
-                return r;
-        trace_step(&s.trace, "fork-fsd");
         prepare_root(sb->plan, &s);
         r = seccomp_filter_compile(&options, &s.filter, err);
+        trace_step(&s.trace, "prepare");
         if (r == 0) {
                 s.sock = sock;
                 s.fuse_sock = fuse_b;
-                trace_step(&s.trace, "prepare");
                 r = start_init(sb, &s, err);
         }
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
@@ -366,7 +362,11 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return r;
         trace_step(&s.trace, "clone-init");
         sock = fd_close(sock);
-        r = wait_ready(sb, err);
+        fuse_b = fd_close(fuse_b);
+        r = start_fsd(sb, req, fuse_a, notice, err);
+        trace_step(&s.trace, "fork-fsd");
+        if (r == 0)
+                r = wait_ready(sb, err);
         trace_step(&s.trace, "wait-ready");
         return r;
 }

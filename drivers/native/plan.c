@@ -99,8 +99,10 @@ struct driver_plan *native_plan_free(struct driver_plan *plan) {
         for (size_t i = 0; i < plan->n_regions; i++) {
                 pin_deinit(&plan->regions[i].pin);
                 free(plan->regions[i].target);
-                plan->regions[i].rules = rules_free(plan->regions[i].rules);
+                if (!plan->regions[i].rules_shared)
+                        plan->regions[i].rules = rules_free(plan->regions[i].rules);
         }
+        plan->toolchain_rules = rules_free(plan->toolchain_rules);
         for (size_t i = 0; i < plan->n_tmpfs; i++)
                 free(plan->tmpfs[i].target);
         for (size_t i = 0; i < plan->n_seeds; i++) {

@@ -45,7 +45,8 @@ struct native_region {
         enum region_kind kind;
         enum region_role role;
         bool is_file;
-        struct rules *rules; /* owned; NULL: everything allowed */
+        struct rules *rules; /* NULL: everything allowed */
+        bool rules_shared;   /* borrowed from the plan, else owned */
 };
 
 /** struct native_tmpfs - a private file system in memory */
@@ -90,6 +91,7 @@ struct driver_plan {
         bool cache_exclusive;
         struct native_region regions[PLAN_REGIONS_MAX];
         size_t n_regions;
+        struct rules *toolchain_rules; /* of all toolchains that need no others; owned */
         struct native_tmpfs tmpfs[PLAN_TMPFS_MAX];
         size_t n_tmpfs;
         struct native_place places[PLAN_REGIONS_MAX + PLAN_TMPFS_MAX];

@@ -87,8 +87,8 @@ static void hidden_free(char **hidden, size_t n) {
         free(hidden);
 }
 
-static int add_rules(struct native_region *region, const struct pin_policy *policy, const struct spec *spec,
-                     const struct region_request *req, struct error *err) {
+static int add_rules(struct driver_plan *plan, struct native_region *region, const struct pin_policy *policy,
+                     const struct spec *spec, const struct region_request *req, struct error *err) {
         char **hidden = NULL;
         size_t n_hidden = 0;
         bool fold;
@@ -99,16 +99,24 @@ static int add_rules(struct native_region *region, const struct pin_policy *poli
                 if (r < 0)
                         return error_set(err, r, "hidden paths of '%s': %s", ESC(req->source), strerror(-r));
         }
+        region->rules_shared = req->role == ROLE_TOOLCHAIN && n_hidden == 0;
+        if (region->rules_shared && plan->toolchain_rules) {
+                region->rules = plan->toolchain_rules;
+                free(hidden);
+                return 0;
+        }
         fold = (req->builtin_rules || n_hidden > 0) && folds_case(region->pin.fd, !region->is_file);
         r = compile_rules(spec, req, hidden, n_hidden, fold, &region->rules, err);
         hidden_free(hidden, n_hidden);
+        if (r == 0 && region->rules_shared)
+                plan->toolchain_rules = region->rules;
         return r;
 }
 
 static void region_deinit(struct native_region *region) {
         pin_deinit(&region->pin);
         free(region->target);
-        region->rules = rules_free(region->rules);
+        region->rules = region->rules_shared ? NULL : rules_free(region->rules);
 }
 
 /* Builds a region; on failure the caller deinits what there is. */
@@ -129,7 +137,7 @@ static int region_init(struct native_region *region, struct driver_plan *plan, c
         region->target = strdup(req->target ? req->target : region->pin.path);
         if (!region->target)
                 return error_set(err, -ENOMEM, "out of memory");
-        return add_rules(region, &policy, spec, req, err);
+        return add_rules(plan, region, &policy, spec, req, err);
 }
 
 int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,

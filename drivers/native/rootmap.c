@@ -48,11 +48,13 @@ static int userns_child(void *arg) {
 
 /* Return: descriptor of a new user namespace that maps @map, or -errno. */
 static int userns_new(void) {
-        char stack[HELPER_STACK] __attribute__((aligned(16)));
+        AUTO_FREE char *stack = malloc(HELPER_STACK);
         int fd = -ENOTSUP;
         pid_t pid;
 
-        pid = clone(userns_child, stack + sizeof(stack),
+        if (!stack)
+                return -ENOMEM;
+        pid = clone(userns_child, stack + HELPER_STACK,
                     CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_NEWUSER | SIGCHLD, &fd);
         if (pid < 0)
                 return -errno;
