@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 
 #include "drivers/native/native.h"
+#include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 #include "runtime/base/path.h"
@@ -84,7 +85,7 @@ int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_pl
         r = plan_fill(plan, spec, err);
         if (r < 0) {
                 (void) native_plan_free(plan);
-                return r;
+                return r == -ENOSYS ? probe_explain(ctx, "mount", r, err) : r;
         }
         *ret = plan;
         return 0;
