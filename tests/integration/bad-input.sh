@@ -135,7 +135,7 @@ no_descriptors() {
         local rc=0
         (ulimit -n 8; timeout 30 "$C" run -- echo ok) >o 2>e || rc=$?
         cat o e
-        [ $rc = 0 ] || { eq 125 $rc; eq 1 "$(wc -l <e)" 'lines on stderr'; }
+        [ "$rc" = 0 ] || { eq 125 "$rc"; eq 1 "$(wc -l <e)" 'lines on stderr'; }
 }
 odd_names() {
         mkdir $'odd\n\377 name'

@@ -9,8 +9,8 @@ one() {
         local rc=0 said
         said=$(SBX="$C run --" SBX_DOCTOR="$C doctor" timeout -k 5 150 sh "$1" 2>&1) || rc=$?
         echo "$said"
-        [ $rc != 77 ] || skip "case says: ${said##*skip: }"
-        [ $rc = 0 ] || fail "exit status $rc"
+        [ "$rc" != 77 ] || skip "case says: ${said##*skip: }"
+        [ "$rc" = 0 ] || fail "exit status $rc"
         eq ok "$(tail -n 1 <<<"$said")" 'last line'
         eq '' "$(ls -A)" 'files left in the workspace'
 }

@@ -17,8 +17,8 @@ one() {
         said=$(CASE_SANDBOXED=1 sandbox -e CASE_SANDBOXED \
                 --mount "type=bind,source=$cases,target=/cases,readonly" -- sh "/cases/$(basename "$script")" 2>&1) || rc=$?
         echo "$said"
-        [ $rc != 77 ] || skip "case says: ${said##*skip: }"
-        [ $rc = 0 ] || fail "exit status $rc"
+        [ "$rc" != 77 ] || skip "case says: ${said##*skip: }"
+        [ "$rc" = 0 ] || fail "exit status $rc"
         eq ok "$(tail -n 1 <<<"$said")" 'last line'
 }
 

@@ -105,7 +105,7 @@ small_files() {
                 cd ..; tar -cf all.tar src; mkdir out; tar -C out -xf all.tar; diff -r src out/src; find out -type f | wc -l; rm -rf src out' >n || fail 'inside'
         eq 20000 "$(cat n)"
         eq 20000 "$(tar -tf all.tar | grep -c '/f')" 'files in the archive'
-        [ ! -e src ] && [ ! -e out ] || fail 'rm -rf left something'
+        eq '' "$(ls -d src out 2>/dev/null)" 'left by rm -rf'
 }
 
 sqlite_wal() {

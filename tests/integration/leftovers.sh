@@ -44,7 +44,7 @@ by_itself() {
         begin 'exit 4'
         rc=0
         wait "$client" || rc=$?
-        eq 4 $rc
+        eq 4 "$rc"
         nothing_left
         no_run_left
 }
@@ -61,11 +61,11 @@ killed() {
         wait_for 15 not_running || fail 'the client still waits'
         wait "$client" || rc=$?
         echo "exit status $rc: $(cat err)"
-        [ $rc != 0 ] || fail 'the run looks successful'
+        [ "$rc" != 0 ] || fail 'the run looks successful'
         case $1 in
         client) ;;
         *)
-                eq 125 $rc 'exit status'
+                eq 125 "$rc" 'exit status'
                 eq 1 "$(wc -l <err)" 'lines on stderr'
                 ;;
         esac

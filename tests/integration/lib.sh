@@ -126,7 +126,7 @@ t() {
         rc=$?
         if ! wait_for 5 none_live "$C"; then
                 left=$(live_pids "$C" | tr '\n' ' ')
-                [ $rc != 0 ] || rc=1
+                [ "$rc" != 0 ] || rc=1
                 echo "FAIL: still running afterwards: $left" >>"$T/out"
                 for pid in $left; do tr '\0' ' ' <"/proc/$pid/cmdline" >>"$T/out" 2>/dev/null; echo >>"$T/out"; done
                 for pid in $left; do kill -KILL "$pid" 2>/dev/null; done

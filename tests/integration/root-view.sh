@@ -28,13 +28,13 @@ homes() {
 
 run_and_tmp() {
         local canary=/tmp/cofferdam-canary.$$
-        echo canary >$canary
+        echo canary >"$canary"
         inside "cat $canary" >out 2>/dev/null || true
-        rm -f $canary
+        rm -f "$canary"
         eq '' "$(cat out)" 'a file of the host in /tmp'
-        [ -w /run ] && { canary=/run/cofferdam-canary.$$; echo canary >$canary; }
+        [ -w /run ] && { canary=/run/cofferdam-canary.$$; echo canary >"$canary"; }
         inside "cat $canary" >out 2>/dev/null || true
-        rm -f $canary
+        rm -f "$canary"
         eq '' "$(cat out)" 'a file of the host in /run'
         eq '' "$(inside 'find /run /var/run -type s 2>/dev/null | head')" 'sockets'
 }
@@ -42,7 +42,7 @@ run_and_tmp() {
 shadow() {
         local file
         for file in /etc/shadow /etc/gshadow /etc/shadow- /etc/sudoers /etc/ssh/ssh_host_ed25519_key /etc/ssl/private; do
-                [ -e $file ] || continue
+                [ -e "$file" ] || continue
                 eq '' "$(inside "cat $file 2>/dev/null || ls $file/* 2>/dev/null" | head -c 100)" "$file"
         done
         # any file below /etc that others may not read on the host
@@ -144,7 +144,7 @@ proc_is_its_own() {
 namespaces() {
         local ns
         for ns in user mnt pid ipc uts cgroup net; do
-                [ "$(readlink /proc/self/ns/$ns)" != "$(inside "readlink /proc/self/ns/$ns")" ] || fail "the $ns namespace is the host's"
+                [ "$(readlink /proc/self/ns/"$ns")" != "$(inside "readlink /proc/self/ns/$ns")" ] || fail "the $ns namespace is the host's"
         done
         eq "$(readlink /proc/self/ns/net)" "$(sandbox --network open -- readlink /proc/self/ns/net)" '--network open'
 }

@@ -64,7 +64,7 @@ terminated_while_starting() {
                 rc=0
                 wait_for 15 not_running || fail "round $i: SIG$1 during the start is lost"
                 wait "$client" || rc=$?
-                [ $rc -gt 128 ] || fail "round $i: exit status $rc"
+                [ "$rc" -gt 128 ] || fail "round $i: exit status $rc"
         done
 }
 not_running() { ! kill -0 "$client" 2>/dev/null; }

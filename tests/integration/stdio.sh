@@ -10,16 +10,16 @@ digest() { sha256sum | cut -d' ' -f1; }
 
 out_100_mb() {
         need_command openssl
-        bytes $MEGA >big
+        bytes "$MEGA" >big
         eq "$(digest <big)" "$(sandbox -- cat big | digest)"
 }
 in_100_mb() {
         need_command openssl
-        eq "$(bytes $MEGA | digest)" "$(bytes $MEGA | sandbox -- sha256sum | cut -d' ' -f1)"
+        eq "$(bytes "$MEGA" | digest)" "$(bytes "$MEGA" | sandbox -- sha256sum | cut -d' ' -f1)"
 }
 through_100_mb() {
         need_command openssl
-        eq "$(bytes $MEGA | digest)" "$(bytes $MEGA | sandbox -- cat | digest)"
+        eq "$(bytes "$MEGA" | digest)" "$(bytes "$MEGA" | sandbox -- cat | digest)"
 }
 apart() {
         sandbox -- sh -c 'printf out; printf err >&2' >out 2>err
@@ -46,7 +46,7 @@ closed() {
         local rc=0
         # shellcheck disable=SC2086 # redirections are words of the text that is evaluated
         eval "sandbox -- sh -c 'exit 9' $1" || rc=$?
-        eq 9 $rc 'exit status'
+        eq 9 "$rc" 'exit status'
 }
 closed_stdin_reads_nothing() {
         sandbox -- sh -c 'if cat; then echo end; else echo error; fi' <&- >out 2>/dev/null
@@ -68,7 +68,7 @@ full() {
         local rc=0
         echo x >file
         sandbox -- cat file >/dev/full 2>err || rc=$?
-        [ $rc != 0 ] || fail 'a full device was not reported'
+        [ "$rc" != 0 ] || fail 'a full device was not reported'
         has "$(cat err)" 'No space left'
 }
 binary_names() {
