@@ -29,6 +29,7 @@ struct batch {
         struct slot slots[JOURNAL_ENTRIES_MAX];
 };
 
+/** batch_init() - an empty batch over @journal */
 void batch_init(struct batch *b, const struct apply_options *opt, struct journal *journal);
 void batch_deinit(struct batch *b);
 #define AUTO_BATCH __attribute__((cleanup(batch_deinit)))

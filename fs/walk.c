@@ -63,7 +63,7 @@ static int go_up(struct walking *w) {
 
 /* Puts the target of the link open as @fd in front of what is left to go. */
 static int follow(struct walking *w, int fd) {
-        AUTO_BUF struct buf todo = { .max = 2 * PATH_MAX };
+        AUTO_BUF struct buf todo = { .max = (size_t) 2 * PATH_MAX };
         char target[PATH_MAX];
         struct statfs fs;
         ssize_t n;

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <linux/capability.h>
 #include <stdio.h>
@@ -67,8 +68,7 @@ void confine_fds(const int *keep, size_t n) {
         int sorted[PLAN_REGIONS_MAX * 2 + 64];
         int first = 3;
 
-        if (n > ARRAY_SIZE(sorted))
-                abort(); /* a caller's list outgrew the plan's limits */
+        assert(n <= ARRAY_SIZE(sorted)); /* a caller's list outgrew the plan's limits */
         memcpy(sorted, keep, n * sizeof(*keep));
         qsort(sorted, n, sizeof(*sorted), by_number);
         for (size_t i = 0; i < n; i++) {

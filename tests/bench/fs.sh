@@ -19,6 +19,7 @@ trap 'rm -rf "$place"' EXIT
 trap 'exit 130' INT TERM HUP
 mkdir "$place/bare" "$place/boxed" "$place/state"
 export XDG_STATE_HOME=$place/state
+# shellcheck source=/dev/null # of the kit
 (. "$BENCH_HOME/kit/lib.sh" && build_tools && "$BENCH_HOME/kit/fsdata.sh") || exit 1
 
 bare() {

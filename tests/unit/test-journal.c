@@ -112,7 +112,7 @@ static void open_parent_takes_paths_of_any_length(void **state) {
 
         (void) state;
         tree_init(&t);
-        dir = dup(t.fd);
+        dir = fcntl(t.fd, F_DUPFD_CLOEXEC, 3);
         for (int i = 0; i < 100; i++) {
                 char part[101] = { 0 };
                 int next;
