@@ -71,6 +71,10 @@ static int fill_and_rename(int dir_fd, const char *tmp, const char *name, int fd
                 return r;
         if (durable && fsync(fd) < 0)
                 return -errno;
+        /* ext4 writes a file out at once that replaces another by rename; swapping the two leaves that to
+         * later */
+        if (!durable && renameat2(dir_fd, tmp, dir_fd, name, RENAME_EXCHANGE) == 0)
+                return unlinkat(dir_fd, tmp, 0) < 0 ? -errno : 0;
         if (renameat(dir_fd, tmp, dir_fd, name) < 0)
                 return -errno;
         if (durable && fsync(dir_fd) < 0)
