@@ -61,9 +61,6 @@ static int validate_target(const char *key, const char *target, const char *reme
                            const struct spec_env_view *view, struct error *err) {
         const char *what;
 
-        if (!path_is_normal(target))
-                return error_set(err, -EINVAL, "%s: '%s' must be an absolute path without '..'", key,
-                                 ESC(target));
         what = shadowed(target, view);
         return what ? error_set(err, -EINVAL, "%s: '%s' would shadow %s: %s", key, ESC(target), what, remedy)
                     : 0;
@@ -78,7 +75,7 @@ static int validate_workspace(const struct spec *spec, const struct spec_env_vie
         if (target)
                 return validate_target("workspace.target", target, "choose another path, such as /workspace",
                                        view, err);
-        if (source && path_is_normal(source))
+        if (source && !value_has_dotdot(source)) /* else only the host can say where it is */
                 return validate_target("workspace.source", source,
                                        "give it another path inside with --workspace-target /workspace", view,
                                        err);
@@ -126,7 +123,7 @@ static int validate_seed(const struct spec_seed *seed, size_t i, const char *hom
 
         if (!home)
                 return error_set(err, -EINVAL, "home.seed[%zu]: there is no home directory", i);
-        if (!seed->to && strstr(seed->from, "/.."))
+        if (!seed->to && value_has_dotdot(seed->from))
                 return error_set(err, -EINVAL, "home.seed[%zu]: '%s' has '..': say where it goes with 'to'",
                                  i, ESC(seed->from));
         below = path_below(seed->to ? seed->to : seed->from, home);

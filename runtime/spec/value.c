@@ -282,7 +282,7 @@ static int set_path(const struct slot *s, void *place) {
         return r < 0 ? r : put_string(s, place, path);
 }
 
-static bool has_dotdot(const char *path) {
+bool value_has_dotdot(const char *path) {
         for (const char *p = path; p; p = strchr(p, '/')) {
                 p += *p == '/';
                 if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
@@ -302,7 +302,7 @@ static int set_target(const struct slot *s, void *place) {
                         return r;
                 text = expanded;
         }
-        if (*text != '/' || has_dotdot(text) || strpbrk(text, "\r\n"))
+        if (*text != '/' || value_has_dotdot(text) || strpbrk(text, "\r\n"))
                 return source_error(s->src, s->node, s->err, -EINVAL,
                                     "'%s' must be an absolute path without '..', on one line", ESC(s->text));
         r = path_normalize(NULL, text, &path);

@@ -50,3 +50,6 @@ json_t *value_json(const void *base, const struct key *key);
 
 /** value_is_default() - whether the place of a scalar @key holds its fallback */
 bool value_is_default(const void *base, const struct key *key);
+
+/** value_has_dotdot() - whether a component of @path is ".." */
+bool value_has_dotdot(const char *path);

@@ -572,7 +572,7 @@ static void spec_validate_checks_across_keys(void **state) {
                 { "home: {seed: ['/etc/motd:~/']}", "is not below the home" },
                 { "home: {seed: ['~/../x/y']}", "has '..': say where it goes with 'to'" },
                 { "home: {seed: ['~/../x/y:~/y']}", NULL },
-                { "home: {seed: [~/..data]}", "has '..'" },
+                { "home: {seed: [~/..data]}", NULL },
         };
 
         (void) state;
