@@ -1,6 +1,7 @@
 #include "runtime/spec/schema.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "runtime/base/json.h"
@@ -136,39 +137,31 @@ json_t *spec_schema(void) {
         return TAKE_PTR(root);
 }
 
-/* @text with what mdoc would take for a request or an escape made plain. */
-static int manual_text(struct buf *out, const char *text) {
-        int r = 0;
+/* @text as mdoc text: no request at the begin of the line, no escapes, a capital, a full stop. */
+static int manual_sentence(struct buf *out, const char *text) {
+        int r;
 
-        if (*text == '.' || *text == '\'')
-                r = buf_str(out, "\\&");
-        for (; r == 0 && *text; text++)
+        r = *text == '.' || *text == '\'' || *text == '/' ? buf_str(out, "\\&") : 0;
+        if (r == 0)
+                r = buf_fmt(out, "%c",
+                            text[strcspn(text, " :")] == ':' ? *text : toupper((unsigned char) *text));
+        for (text++; r == 0 && *text; text++)
                 r = *text == '\\'  ? buf_str(out, "\\e")
                     : *text == '-' ? buf_str(out, "\\-")
                                    : buf_add(out, text, 1);
-        return r;
+        return r == 0 ? buf_str(out, ".\n") : r;
 }
 
-static int manual_words(struct buf *out, const struct key *key) {
-        int r = 0;
-
-        for (const struct word *w = key->words; r == 0 && w->name; w++)
-                r = buf_fmt(out, "%s%s%s", w == key->words ? "" : " | ", w->name, w->instead ? "*" : "");
-        return r;
-}
-
-/* "size (default 1Gi, option --home-size)" */
-static int manual_facts(struct buf *out, const struct key *key) {
+/* "One of auto, native, docker*." or "A size." */
+static int manual_form(struct buf *out, const struct key *key) {
         int r;
 
-        r = key->words ? manual_words(out, key) : buf_str(out, forms[key->type].people);
-        if (r == 0 && key->fallback)
-                r = buf_fmt(out, "; default %s", key->fallback);
-        if (r == 0 && key->flag)
-                r = buf_fmt(out, "; option \\-\\-%s", key->flag);
-        if (r == 0 && key->trust == TRUST_OPERATOR)
-                r = buf_str(out, "; operator only");
-        return r == 0 ? buf_str(out, "\n.br\n") : r;
+        if (!key->words)
+                return buf_fmt(out, "Form: %s.\n", forms[key->type].people);
+        r = buf_str(out, "One of");
+        for (const struct word *w = key->words; r == 0 && w->name; w++)
+                r = buf_fmt(out, "%s %s%s", w == key->words ? "" : ",", w->name, w->instead ? "*" : "");
+        return r == 0 ? buf_str(out, ".\n") : r;
 }
 
 static int manual_key(struct buf *out, const struct key *key) {
@@ -177,14 +170,18 @@ static int manual_key(struct buf *out, const struct key *key) {
 
         r = buf_fmt(out, ".It Cm %s\n", key->section >= ITEM_RULE ? key->name : key_path(key, path));
         if (r == 0)
-                r = manual_facts(out, key);
+                r = manual_sentence(out, key->help);
         if (r == 0)
-                r = manual_text(out, key->help);
-        if (r == 0)
-                r = buf_str(out, ".\n");
+                r = manual_form(out, key);
+        if (r == 0 && key->fallback)
+                r = buf_fmt(out, "Default: %s.\n", key->fallback);
+        if (r == 0 && key->flag)
+                r = buf_fmt(out, "Option:\n.Fl -%s .\n", key->flag);
+        if (r == 0 && key->trust == TRUST_OPERATOR)
+                r = buf_str(out, "Only the operator may set it.\n");
         if (r == 0 && key->instead)
                 r = buf_fmt(out, "%s: %s.\n",
-                            key->fallback ? "Other values are not in this version" : "Not in this version",
+                            key->fallback ? "Nothing else in this version" : "Not in this version",
                             key->instead);
         return r;
 }
@@ -196,11 +193,11 @@ static int manual_section(struct buf *out, enum section section) {
         const char *name = section_name(section);
         int r;
 
-        r = buf_fmt(out, ".Ss %s%s%s\nThis is %s.\n.Bl -tag -width Ds\n",
-                    item    ? "Each "
-                    : *name ? ""
-                            : "Top level",
-                    name, "", section_help(section));
+        r = buf_fmt(out, ".Ss %s%s\n", item ? "Each " : "", *name ? name : "Top level");
+        if (r == 0)
+                r = manual_sentence(out, section_help(section));
+        if (r == 0)
+                r = buf_str(out, ".Bl -tag -width Ds\n");
         for (size_t i = 0; r == 0 && i < n; i++)
                 if (keys[i].section == section)
                         r = manual_key(out, &keys[i]);
