@@ -74,7 +74,7 @@ static int form_env_file(struct spec *spec, const char *path, const struct sourc
         size_t bom;
         int r;
 
-        r = file_read_at(AT_FDCWD, path, NODE_FILE_MAX, &text);
+        r = file_read_at(AT_FDCWD, path, DOC_FILE_MAX, &text);
         if (r < 0)
                 return source_error(src, NULL, err, r, "%s: %s", ESC(path),
                                     r == -EINVAL  ? "not a regular file"

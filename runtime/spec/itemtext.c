@@ -12,24 +12,24 @@
 
 /* Sets field @name of @item to @text, which is part of @whole. */
 static int part_set(void *item, enum section section, const char *name, const char *text,
-                    const struct node *whole, const struct source *src, struct error *err) {
-        struct node part = *whole;
+                    const struct doc *whole, const struct source *src, struct error *err) {
+        struct doc part = *whole;
         const struct key *key = key_find(section, name);
         AUTO_FREE char *copy = strdup(text);
 
         if (!copy)
                 return error_set(err, -ENOMEM, "out of memory");
-        part.kind = NODE_SCALAR;
+        part.kind = DOC_SCALAR;
         part.text = copy;
         part.quoted = key->type != KEY_BOOL; /* a part has no quotes of its own */
         return value_set(item, key, &part, src, err);
 }
 
-int item_path_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_path_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         return value_set(item, key_find(ITEM_PATH, "path"), node, src, err);
 }
 
-int item_seed_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *from = strdup(node->text);
         char *colon;
         int r;
@@ -75,7 +75,7 @@ static const char *mount_key(const char *name, const char **ret_near) {
 
 /* One FIELD[=VALUE]. @seen: bit per row of item_keys[] */
 static int mount_field(struct spec_mount *mount, char *field, unsigned long long *seen,
-                       const struct node *node, const struct source *src, struct error *err) {
+                       const struct doc *node, const struct source *src, struct error *err) {
         char *value = strchr(field, '=');
         const char *name, *near = NULL;
         unsigned long long bit;
@@ -97,7 +97,7 @@ static int mount_field(struct spec_mount *mount, char *field, unsigned long long
         return part_set(mount, ITEM_MOUNT, name, value ? value : "true", node, src, err);
 }
 
-int item_mount_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_mount_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *text = strdup(node->text);
         unsigned long long seen = 0;
         char *rest = text;
@@ -129,7 +129,7 @@ static const struct {
 };
 static_assert(ARRAY_SIZE(mount_rules) == MOUNT_TYPE_COUNT, "mount_rules[] and enum mount_type differ");
 
-int item_mount_check(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_mount_check(void *item, const struct doc *node, const struct source *src, struct error *err) {
         struct spec_mount *mount = item;
         const char *type = key_find(ITEM_MOUNT, "type")->words[mount->type].name;
         const struct {
@@ -144,7 +144,7 @@ int item_mount_check(void *item, const struct node *node, const struct source *s
         };
         int r = 0;
 
-        if (node->kind == NODE_MAP && !node_child(node, "type"))
+        if (node->kind == DOC_MAP && !doc_child(node, "type"))
                 return source_error(src, node, err, -EINVAL, "a mount needs 'type': bind, tmpfs or cache");
         for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
                 if (fields[i].rule == 'y' && !fields[i].given)
@@ -162,7 +162,7 @@ int item_mount_check(void *item, const struct node *node, const struct source *s
         return r;
 }
 
-int item_env_text(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_env_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *name = strdup(node->text);
         char *value;
         int r;
@@ -179,17 +179,16 @@ int item_env_text(void *item, const struct node *node, const struct source *src,
         return r == -ENOMEM ? r : r < 0 ? error_wrap(err, r, "variable '%s'", ESC(name)) : 0;
 }
 
-int item_env_pair(struct spec_env *env, const struct node *node, const struct source *src,
-                  struct error *err) {
+int item_env_pair(struct spec_env *env, const struct doc *node, const struct source *src, struct error *err) {
         int r;
 
         r = part_set(env, ITEM_ENV, "name", node->name, node, src, err);
-        if (r < 0 || (node->kind == NODE_SCALAR && node_is_null(node)))
+        if (r < 0 || (node->kind == DOC_SCALAR && doc_is_null(node)))
                 return r;
         return value_set(env, key_find(ITEM_ENV, "value"), node, src, err);
 }
 
-int item_env_check(void *item, const struct node *node, const struct source *src, struct error *err) {
+int item_env_check(void *item, const struct doc *node, const struct source *src, struct error *err) {
         const struct spec_env *env = item;
 
         if (!env->name)

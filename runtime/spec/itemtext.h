@@ -9,26 +9,26 @@
 #include "runtime/spec/value.h"
 
 /** item_seed_text() - PATH[:TARGET]. @item: struct spec_seed. */
-int item_seed_text(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
 /** item_mount_text() - type=..,source=..,target=..[,readonly]. @item: struct spec_mount. */
-int item_mount_text(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_mount_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 /** item_mount_check() - what holds between the fields of a mount; a cache gets its target */
-int item_mount_check(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_mount_check(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
 /** item_env_text() - NAME=VALUE, or NAME: taken from the caller. @item: struct spec_env. */
-int item_env_text(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_env_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 /** item_env_pair() - the variable called as @node is, with its value; null: taken from the caller */
-int item_env_pair(struct spec_env *env, const struct node *node, const struct source *src, struct error *err)
+int item_env_pair(struct spec_env *env, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 /** item_env_check() - what holds between the fields of a variable, and who may take one from the caller */
-int item_env_check(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_env_check(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
 /** item_path_text() - one host path. @item: char *. */
-int item_path_text(void *item, const struct node *node, const struct source *src, struct error *err)
+int item_path_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

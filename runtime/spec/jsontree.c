@@ -214,7 +214,7 @@ static int value(struct json *j) {
         int r;
 
         if (at(j, '{') || at(j, '[')) {
-                r = tree_open(j->tree, at(j, '{') ? NODE_MAP : NODE_LIST, j->line);
+                r = tree_open(j->tree, at(j, '{') ? DOC_MAP : DOC_LIST, j->line);
                 j->p++;
                 return r;
         }
@@ -227,8 +227,8 @@ static int value(struct json *j) {
 
 /* What stands between the values of the open list or mapping. @ret_value: a value comes next. */
 static int separator(struct json *j, bool *ret_value) {
-        const struct node *open = j->tree->cur;
-        const char end = open->kind == NODE_MAP ? '}' : ']';
+        const struct doc *open = j->tree->cur;
+        const char end = open->kind == DOC_MAP ? '}' : ']';
 
         *ret_value = false;
         if (at(j, end)) {
@@ -245,7 +245,7 @@ static int separator(struct json *j, bool *ret_value) {
                 skip_blanks(j);
         }
         *ret_value = true;
-        return open->kind == NODE_MAP ? key(j) : 0;
+        return open->kind == DOC_MAP ? key(j) : 0;
 }
 
 int tree_read_json(struct tree *tree, const char *data, size_t len) {

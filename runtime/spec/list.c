@@ -26,22 +26,22 @@ struct list_type {
         enum section section;
         size_t size;
         int tier_offset;
-        int (*from_text)(void *item, const struct node *node, const struct source *src, struct error *err);
-        int (*check)(void *item, const struct node *node, const struct source *src, struct error *err);
+        int (*from_text)(void *item, const struct doc *node, const struct source *src, struct error *err);
+        int (*check)(void *item, const struct doc *node, const struct source *src, struct error *err);
 };
 
-static int check_rule(void *item, const struct node *node, const struct source *src, struct error *err) {
+static int check_rule(void *item, const struct doc *node, const struct source *src, struct error *err) {
         const struct spec_rule *rule = item;
 
         if (!rule->path)
                 return source_error(src, node, err, -EINVAL, "a rule needs 'path'");
-        if (node->kind == NODE_MAP && !node_child(node, "do"))
+        if (node->kind == DOC_MAP && !doc_child(node, "do"))
                 return source_error(src, node, err, -EINVAL,
                                     "a rule needs 'do': allow, hold, protect or hide");
         return 0;
 }
 
-static int check_seed(void *item, const struct node *node, const struct source *src, struct error *err) {
+static int check_seed(void *item, const struct doc *node, const struct source *src, struct error *err) {
         const struct spec_seed *seed = item;
 
         return seed->from ? 0 : source_error(src, node, err, -EINVAL, "a seed needs 'from'");
@@ -101,7 +101,7 @@ static int item_default(void *item, const struct list_type *type, enum spec_tier
         return r;
 }
 
-static int unknown_field(const struct node *node, const struct list_type *type, const struct source *src,
+static int unknown_field(const struct doc *node, const struct list_type *type, const struct source *src,
                          struct error *err) {
         const char *near = key_nearest(type->section, node->name);
 
@@ -109,9 +109,9 @@ static int unknown_field(const struct node *node, const struct list_type *type, 
                             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-static int item_from_map(void *item, const struct list_type *type, const struct node *node,
+static int item_from_map(void *item, const struct list_type *type, const struct doc *node,
                          const struct source *src, struct error *err) {
-        for (const struct node *c = node->first; c; c = c->next) {
+        for (const struct doc *c = node->first; c; c = c->next) {
                 const struct key *key = key_find(type->section, c->name);
                 int r;
 
@@ -124,13 +124,13 @@ static int item_from_map(void *item, const struct list_type *type, const struct 
         return 0;
 }
 
-static int item_read(void *item, const struct list_type *type, const struct node *node,
+static int item_read(void *item, const struct list_type *type, const struct doc *node,
                      const struct source *src, struct error *err) {
         int r;
 
-        if (node->kind == NODE_MAP && type->section != ITEM_PATH)
+        if (node->kind == DOC_MAP && type->section != ITEM_PATH)
                 r = item_from_map(item, type, node, src, err);
-        else if (node->kind == NODE_SCALAR && type->from_text && !node_is_null(node))
+        else if (node->kind == DOC_SCALAR && type->from_text && !doc_is_null(node))
                 r = type->from_text(item, node, src, err);
         else
                 r = source_error(src, node, err, -EINVAL, "must be %s",
@@ -149,7 +149,7 @@ static struct spec_env *env_find(const struct spec *spec, const char *name) {
 }
 
 /* Moves @item into the list; on failure it stays the caller's. */
-static int item_push(struct spec *spec, const struct key *key, union item *item, const struct node *node,
+static int item_push(struct spec *spec, const struct key *key, union item *item, const struct doc *node,
                      const struct source *src, struct error *err) {
         const struct list_type *type = type_of(key);
         struct spec_env *old = key->type == KEY_ENV ? env_find(spec, item->env.name) : NULL;
@@ -177,7 +177,7 @@ static int item_push(struct spec *spec, const struct key *key, union item *item,
 
 /* Finishes an item that is read, or frees it. */
 static int item_finish(struct spec *spec, const struct key *key, union item *item, int r,
-                       const struct node *node, const struct source *src, struct error *err) {
+                       const struct doc *node, const struct source *src, struct error *err) {
         if (r == 0)
                 r = item_push(spec, key, item, node, src, err);
         if (r < 0)
@@ -185,8 +185,8 @@ static int item_finish(struct spec *spec, const struct key *key, union item *ite
         return r;
 }
 
-static int add_one(struct spec *spec, const struct key *key, const struct node *node,
-                   const struct source *src, struct error *err) {
+static int add_one(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
+                   struct error *err) {
         const struct list_type *type = type_of(key);
         union item item;
         int r;
@@ -201,9 +201,9 @@ static int add_one(struct spec *spec, const struct key *key, const struct node *
 }
 
 /* "env: {NAME: value}" */
-static int add_env_map(struct spec *spec, const struct key *key, const struct node *map,
+static int add_env_map(struct spec *spec, const struct key *key, const struct doc *map,
                        const struct source *src, struct error *err) {
-        for (const struct node *c = map->first; c; c = c->next) {
+        for (const struct doc *c = map->first; c; c = c->next) {
                 union item item = { .env = { .tier = src->tier } };
                 int r;
 
@@ -217,18 +217,18 @@ static int add_env_map(struct spec *spec, const struct key *key, const struct no
         return 0;
 }
 
-int list_add(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
+int list_add(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
              struct error *err) {
         if (!src->file)
                 return add_one(spec, key, node, src, err);
-        if (node->kind == NODE_SCALAR && node_is_null(node))
+        if (node->kind == DOC_SCALAR && doc_is_null(node))
                 return 0;
-        if (node->kind == NODE_MAP && key->type == KEY_ENV)
+        if (node->kind == DOC_MAP && key->type == KEY_ENV)
                 return add_env_map(spec, key, node, src, err);
-        if (node->kind != NODE_LIST)
+        if (node->kind != DOC_LIST)
                 return source_error(src, node, err, -EINVAL, "must be a %s",
                                     key->type == KEY_ENV ? "mapping" : "list");
-        for (const struct node *c = node->first; c; c = c->next) {
+        for (const struct doc *c = node->first; c; c = c->next) {
                 int r;
 
                 r = add_one(spec, key, c, src, err);
@@ -242,7 +242,7 @@ int list_add(struct spec *spec, const struct key *key, const struct node *node, 
 static int field_set(void *item, enum section section, const char *name, const char *text,
                      const struct source *src, struct error *err) {
         char *copy = strdup(text);
-        const struct node node = { .kind = NODE_SCALAR, .quoted = true, .text = copy };
+        const struct doc node = { .kind = DOC_SCALAR, .quoted = true, .text = copy };
         int r = -ENOMEM;
 
         if (copy)
@@ -256,7 +256,7 @@ static int field_set(void *item, enum section section, const char *name, const c
 int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, const struct source *src,
                   struct error *err) {
         const struct key *key = key_find(SECTION_GUARD, "rules");
-        const struct node node = { .kind = NODE_SCALAR, .quoted = true };
+        const struct doc node = { .kind = DOC_SCALAR, .quoted = true };
         union item item = { .rule = { .action = action, .tier = src->tier } };
         int r;
 
@@ -266,7 +266,7 @@ int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, con
 
 int list_add_cache(struct spec *spec, const char *text, const struct source *src, struct error *err) {
         const struct key *key = key_find(SECTION_ROOT, "mounts");
-        const struct node node = { .kind = NODE_SCALAR, .quoted = true };
+        const struct doc node = { .kind = DOC_SCALAR, .quoted = true };
         union item item = { .mount = { .type = MOUNT_CACHE, .tier = src->tier } };
         const char *option = strrchr(text, ':');
         int r;

@@ -17,7 +17,7 @@
  * @spec: may have gained some of the items on failure
  * Return: 0, -EINVAL, -EPERM, -E2BIG (more items than the key's max), -ENOTSUP, -ENOMEM.
  */
-int list_add(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
+int list_add(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
              struct error *err) __attribute__((warn_unused_result));
 
 /** list_add_rule() - append one guard rule. Return: as list_add(). */

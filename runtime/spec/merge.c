@@ -11,7 +11,7 @@
 #include "runtime/base/file.h"
 #include "runtime/spec/list.h"
 
-int merge_note(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
+int merge_note(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
                struct error *err) {
         static const char *const who[] = {
                 [TRUST_REPOSITORY] = "anyone",
@@ -29,7 +29,7 @@ int merge_note(struct spec *spec, const struct key *key, const struct node *node
         return 0;
 }
 
-int merge_key(struct spec *spec, const struct key *key, const struct node *node, const struct source *src,
+int merge_key(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
               struct error *err) {
         int r;
 
@@ -42,7 +42,7 @@ int merge_key(struct spec *spec, const struct key *key, const struct node *node,
 int merge_text(struct spec *spec, const struct key *key, const char *text, const struct source *src,
                struct error *err) {
         AUTO_FREE char *copy = strdup(text);
-        const struct node node = { .kind = NODE_SCALAR, .quoted = true, .text = copy };
+        const struct doc node = { .kind = DOC_SCALAR, .quoted = true, .text = copy };
 
         if (!copy)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -73,7 +73,7 @@ static enum section section_find(const char *name) {
         return SECTION_COUNT;
 }
 
-static int unknown_key(enum section section, const struct node *node, const struct source *src,
+static int unknown_key(enum section section, const struct doc *node, const struct source *src,
                        struct error *err) {
         const char *near = key_nearest(section, node->name), *in = section_name(section);
 
@@ -84,9 +84,9 @@ static int unknown_key(enum section section, const struct node *node, const stru
 }
 
 /* Every key of @map, which is the mapping of @section. */
-static int merge_map(struct spec *spec, enum section section, const struct node *map,
-                     const struct source *src, struct error *err) {
-        for (const struct node *c = map->first; c; c = c->next) {
+static int merge_map(struct spec *spec, enum section section, const struct doc *map, const struct source *src,
+                     struct error *err) {
+        for (const struct doc *c = map->first; c; c = c->next) {
                 const struct key *key = key_find(section, c->name);
                 const enum section inner = section == SECTION_ROOT ? section_find(c->name) : SECTION_COUNT;
                 int r = 0;
@@ -95,9 +95,9 @@ static int merge_map(struct spec *spec, enum section section, const struct node 
                         r = merge_key(spec, key, c, src, err);
                 else if (inner == SECTION_COUNT)
                         r = unknown_key(section, c, src, err);
-                else if (c->kind == NODE_MAP)
+                else if (c->kind == DOC_MAP)
                         r = merge_map(spec, inner, c, src, err);
-                else if (!node_is_null(c))
+                else if (!doc_is_null(c))
                         r = source_error(src, c, err, -EINVAL, "must be a mapping");
                 if (r < 0)
                         return r;
@@ -105,11 +105,11 @@ static int merge_map(struct spec *spec, enum section section, const struct node 
         return 0;
 }
 
-static int merge_root(struct spec *spec, const struct node *root, const struct source *src,
+static int merge_root(struct spec *spec, const struct doc *root, const struct source *src,
                       struct error *err) {
-        if (!root || node_is_null(root))
+        if (!root || doc_is_null(root))
                 return 0; /* a file of comments */
-        if (root->kind != NODE_MAP)
+        if (root->kind != DOC_MAP)
                 return source_error(src, root, err, -EINVAL,
                                     "must be a mapping of keys such as 'workspace:'");
         return merge_map(spec, SECTION_ROOT, root, src, err);
@@ -125,11 +125,11 @@ int spec_merge_bytes(struct spec *spec, const char *name, const char *data, size
                      const struct spec_env_view *view, struct error *err) {
         const struct source src = { .tier = tier, .file = name, .view = view };
         AUTO_SPEC struct spec *merged = NULL;
-        AUTO_NODE struct node *root = NULL;
+        AUTO_DOC struct doc *root = NULL;
         struct spec old;
         int r;
 
-        r = node_parse(name, data, len, is_json(name), &root, err);
+        r = doc_parse(name, data, len, is_json(name), &root, err);
         if (r == 0)
                 r = spec_copy(spec, &merged, err);
         if (r == 0)
@@ -147,9 +147,9 @@ int spec_merge_file(struct spec *spec, const char *path, enum spec_tier tier,
         AUTO_BUF struct buf text = { 0 };
         int r;
 
-        r = file_read_at(AT_FDCWD, path, NODE_FILE_MAX, &text);
+        r = file_read_at(AT_FDCWD, path, DOC_FILE_MAX, &text);
         if (r == -EFBIG)
-                return error_set(err, r, "%s: larger than %d KiB", ESC(path), NODE_FILE_MAX / 1024);
+                return error_set(err, r, "%s: larger than %d KiB", ESC(path), DOC_FILE_MAX / 1024);
         if (r == -EINVAL)
                 return error_set(err, r, "%s: not a regular file", ESC(path));
         if (r < 0)

@@ -53,7 +53,7 @@ static int merge_config(struct spec *spec, const struct ctx *ctx, const struct s
         r = config_open(ctx, path, &fd, err);
         if (r < 0 || fd < 0)
                 return r;
-        r = file_read(fd, NODE_FILE_MAX, &text);
+        r = file_read(fd, DOC_FILE_MAX, &text);
         if (r < 0)
                 return error_set(err, r, "%s: %s", ESC(path),
                                  r == -EFBIG ? "larger than 1 MiB" : strerror(-r));

@@ -3,15 +3,15 @@
  */
 #pragma once
 
-#include "runtime/spec/node.h"
+#include "runtime/spec/doc.h"
 
 /** struct tree - a document being read */
 struct tree {
         const char *name; /* of the file, borrowed */
         struct error *err;
-        struct node *root; /* owned */
-        struct node *cur;  /* the open list or mapping, NULL: none yet, or all closed */
-        char *key;         /* a key of @cur that has no value yet, owned */
+        struct doc *root; /* owned */
+        struct doc *cur;  /* the open list or mapping, NULL: none yet, or all closed */
+        char *key;        /* a key of @cur that has no value yet, owned */
         unsigned key_line;
         size_t depth;
         size_t count;
@@ -27,7 +27,7 @@ int tree_key(struct tree *tree, const char *text, size_t len, unsigned line)
 int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, unsigned line)
         __attribute__((warn_unused_result));
 /** tree_open() - a list or mapping at the current place, which is now the open one. Return: as tree_key(). */
-int tree_open(struct tree *tree, enum node_kind kind, unsigned line) __attribute__((warn_unused_result));
+int tree_open(struct tree *tree, enum doc_kind kind, unsigned line) __attribute__((warn_unused_result));
 /** tree_close() - end of the open list or mapping */
 void tree_close(struct tree *tree);
 

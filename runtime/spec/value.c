@@ -17,9 +17,9 @@
 
 enum { WORDS_MAX = 16, WORD_LIST_LEN = 256 };
 
-int source_error(const struct source *src, const struct node *node, struct error *err, int code,
+int source_error(const struct source *src, const struct doc *node, struct error *err, int code,
                  const char *fmt, ...) {
-        char msg[ERROR_MSG_MAX], path[NODE_PATH_LEN];
+        char msg[ERROR_MSG_MAX], path[DOC_PATH_LEN];
         va_list ap;
 
         va_start(ap, fmt);
@@ -29,7 +29,7 @@ int source_error(const struct source *src, const struct node *node, struct error
                 return error_set(err, code, "%s: %s", src->origin, msg);
         if (!node)
                 return error_set(err, code, "%s: %s", ESC(src->file), msg);
-        (void) node_path(node, path);
+        (void) doc_path(node, path);
         return error_set(err, code, "%s:%u: %s%s%s", ESC(src->file), node->line, path, *path ? ": " : "",
                          msg);
 }
@@ -56,7 +56,7 @@ static const char *word_list(const struct word *words, char out[static WORD_LIST
 
 struct slot {
         const struct key *key;
-        const struct node *node;
+        const struct doc *node;
         const struct source *src;
         const char *text;
         struct error *err;
@@ -343,7 +343,7 @@ static char *string_at(const void *base, const struct key *key) {
         return s;
 }
 
-int value_set(void *base, const struct key *key, const struct node *node, const struct source *src,
+int value_set(void *base, const struct key *key, const struct doc *node, const struct source *src,
               struct error *err) {
         const struct slot slot = { key, node, src, node->text, err };
         union {
@@ -353,10 +353,10 @@ int value_set(void *base, const struct key *key, const struct node *node, const 
         int r;
 
         assert(key->type < KEY_RULES);
-        if (node->kind != NODE_SCALAR)
+        if (node->kind != DOC_SCALAR)
                 return source_error(src, node, err, -EINVAL, "must be a single value, not a %s",
-                                    node->kind == NODE_LIST ? "list" : "mapping");
-        if (node_is_null(node))
+                                    node->kind == DOC_LIST ? "list" : "mapping");
+        if (doc_is_null(node))
                 return source_error(src, node, err, -EINVAL,
                                     "has no value: give it one or leave the key out");
         if (!utf8_valid(node->text, strlen(node->text)))
@@ -372,7 +372,7 @@ int value_set(void *base, const struct key *key, const struct node *node, const 
 int value_default(void *base, const struct key *key) {
         static const struct spec_env_view view = { 0 };
         const struct source src = { .tier = TIER_BUILTIN, .origin = "built-in", .view = &view };
-        struct node node = { .kind = NODE_SCALAR, .quoted = true };
+        struct doc node = { .kind = DOC_SCALAR, .quoted = true };
         AUTO_FREE char *text = NULL;
         int r;
 

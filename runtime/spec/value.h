@@ -8,8 +8,8 @@
 #include <stddef.h>
 
 #include "runtime/base/error.h"
+#include "runtime/spec/doc.h"
 #include "runtime/spec/keys.h"
-#include "runtime/spec/node.h"
 
 /** struct source - where values come from; everything borrowed */
 struct source {
@@ -24,7 +24,7 @@ struct source {
  * @node: NULL: only the file or option is named
  * Return: @code.
  */
-int source_error(const struct source *src, const struct node *node, struct error *err, int code,
+int source_error(const struct source *src, const struct doc *node, struct error *err, int code,
                  const char *fmt, ...) __attribute__((format(printf, 5, 6), cold));
 
 /**
@@ -33,7 +33,7 @@ int source_error(const struct source *src, const struct node *node, struct error
  * @key:  of a scalar; KEY_NO_STORE: only checked
  * Return: 0, -EINVAL, -EPERM (the tier may not say this word), -ENOMEM.
  */
-int value_set(void *base, const struct key *key, const struct node *node, const struct source *src,
+int value_set(void *base, const struct key *key, const struct doc *node, const struct source *src,
               struct error *err) __attribute__((warn_unused_result));
 
 /** value_default() - set the place of @key to its fallback; nothing when it has none. Return: 0, -ENOMEM. */

@@ -27,7 +27,7 @@ static int on_mark(struct tree *tree, const yaml_event_t *event, const yaml_char
 }
 
 static bool wants_key(const struct tree *tree) {
-        return tree->cur && tree->cur->kind == NODE_MAP && !tree->key;
+        return tree->cur && tree->cur->kind == DOC_MAP && !tree->key;
 }
 
 static int on_scalar(struct tree *tree, const yaml_event_t *event) {
@@ -43,8 +43,8 @@ static int on_scalar(struct tree *tree, const yaml_event_t *event) {
                                : tree_scalar(tree, text, len, quoted, line_of(event));
 }
 
-static int on_open(struct tree *tree, const yaml_event_t *event, enum node_kind kind) {
-        const bool list = kind == NODE_LIST;
+static int on_open(struct tree *tree, const yaml_event_t *event, enum doc_kind kind) {
+        const bool list = kind == DOC_LIST;
         int r;
 
         r = on_mark(tree, event, list ? event->data.sequence_start.anchor : event->data.mapping_start.anchor,
@@ -75,9 +75,9 @@ static int on_event(struct tree *tree, const yaml_event_t *event) {
         case YAML_SCALAR_EVENT:
                 return on_scalar(tree, event);
         case YAML_SEQUENCE_START_EVENT:
-                return on_open(tree, event, NODE_LIST);
+                return on_open(tree, event, DOC_LIST);
         case YAML_MAPPING_START_EVENT:
-                return on_open(tree, event, NODE_MAP);
+                return on_open(tree, event, DOC_MAP);
         case YAML_SEQUENCE_END_EVENT:
         case YAML_MAPPING_END_EVENT:
                 tree_close(tree);

@@ -11,8 +11,8 @@
 #include "runtime/base/json.h"
 #include "runtime/base/path.h"
 #include "runtime/spec/check.h"
+#include "runtime/spec/doc.h"
 #include "runtime/spec/keys.h"
-#include "runtime/spec/node.h"
 #include "runtime/spec/resolve.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -84,11 +84,11 @@ static void merge(const char *name, const char *data, size_t size, enum spec_tie
 
 /* Numbers beyond jansson's types and our limits are the only differences; to jansson a NUL is the end. */
 static void compare_json(const char *data, size_t size) {
-        AUTO_NODE struct node *root = NULL;
+        AUTO_DOC struct doc *root = NULL;
         AUTO_JSON json_t *json = NULL;
         json_error_t why = { 0 };
         struct error err = { 0 };
-        const int r = node_parse("f.json", data, size, true, &root, &err);
+        const int r = doc_parse("f.json", data, size, true, &root, &err);
 
         json = json_loadb(data, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
         if (json)

@@ -16,8 +16,8 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/spec/doc.h"
 #include "runtime/spec/keys.h"
-#include "runtime/spec/node.h"
 #include "runtime/spec/resolve.h"
 
 static const struct spec_env_view view = { .home = "/home/op", .cwd = "/w" };
@@ -329,9 +329,9 @@ static void spec_merge_keeps_its_limits(void **state) {
                 int beyond;
                 const char *want;
         } cases[] = {
-                { "s.yaml", "", "#", "", NODE_FILE_MAX, -EFBIG, "s.yaml: larger than 1024 KiB" },
-                { "s.json", "{}", " ", "", NODE_FILE_MAX - 2, -EFBIG, "s.json: larger than 1024 KiB" },
-                { "s.yaml", "env:\n", " A%zu: 1\n", "", NODE_KEYS_MAX, -E2BIG,
+                { "s.yaml", "", "#", "", DOC_FILE_MAX, -EFBIG, "s.yaml: larger than 1024 KiB" },
+                { "s.json", "{}", " ", "", DOC_FILE_MAX - 2, -EFBIG, "s.json: larger than 1024 KiB" },
+                { "s.yaml", "env:\n", " A%zu: 1\n", "", DOC_KEYS_MAX, -E2BIG,
                   ":4098: env: more than 4096 keys in one mapping" },
                 { "s.yaml", "env:\n", " - A%zu=1\n", "", 4096, -E2BIG, "env[4096]: more than 4096 items" },
                 { "s.yaml", "guard: {rules: [", "{path: a%zu, do: hold},", "]}", 1024, -E2BIG,
@@ -342,7 +342,7 @@ static void spec_merge_keeps_its_limits(void **state) {
                   "home.seed[256]: more than 256 items" },
                 { "s.yaml", "allow_sensitive: [", "/s%zu,", "]", 64, -E2BIG,
                   "allow_sensitive[64]: more than 64 items" },
-                { "s.yaml", "kubernetes: [", "1,", "]", NODE_COUNT_MAX - 2, -E2BIG,
+                { "s.yaml", "kubernetes: [", "1,", "]", DOC_COUNT_MAX - 2, -E2BIG,
                   "kubernetes[19998]: more than 20000 values in one document" },
                 { "s.yaml", "name: ", "a", "\n", 64, -EINVAL, "name: too long: at most 64 bytes" },
                 { "s.yaml", "env: {", "A", ": 1}", 256, -EINVAL, "too long: at most 256 bytes" },
@@ -388,15 +388,15 @@ static void spec_merge_bounds_depth(void **state) {
         struct error err = { 0 };
 
         (void) state;
-        assert_int_equal(merge_deep("d.yaml", "kubernetes: ", '[', ']', NODE_DEPTH_MAX - 1, "", &err), 0);
-        assert_int_equal(merge_deep("d.yaml", "kubernetes: ", '[', ']', NODE_DEPTH_MAX, "", &err), -E2BIG);
+        assert_int_equal(merge_deep("d.yaml", "kubernetes: ", '[', ']', DOC_DEPTH_MAX - 1, "", &err), 0);
+        assert_int_equal(merge_deep("d.yaml", "kubernetes: ", '[', ']', DOC_DEPTH_MAX, "", &err), -E2BIG);
         assert_string_equal(err.msg, "d.yaml:1: more than 64 lists and mappings inside each other");
-        assert_int_equal(merge_deep("d.json", "{\"kubernetes\": ", '[', ']', NODE_DEPTH_MAX - 1, "}", &err),
+        assert_int_equal(merge_deep("d.json", "{\"kubernetes\": ", '[', ']', DOC_DEPTH_MAX - 1, "}", &err),
                          0);
-        assert_int_equal(merge_deep("d.json", "{\"kubernetes\": ", '[', ']', NODE_DEPTH_MAX, "}", &err),
+        assert_int_equal(merge_deep("d.json", "{\"kubernetes\": ", '[', ']', DOC_DEPTH_MAX, "}", &err),
                          -E2BIG);
-        assert_int_equal(merge_deep("d.yaml", "", '[', '[', NODE_FILE_MAX / 2, "", &err), -E2BIG);
-        assert_int_equal(merge_deep("d.json", "", '[', '[', NODE_FILE_MAX / 2, "", &err), -E2BIG);
+        assert_int_equal(merge_deep("d.yaml", "", '[', '[', DOC_FILE_MAX / 2, "", &err), -E2BIG);
+        assert_int_equal(merge_deep("d.json", "", '[', '[', DOC_FILE_MAX / 2, "", &err), -E2BIG);
         assert_string_equal(err.msg, "d.json:1: more than 64 lists and mappings inside each other");
 }
 

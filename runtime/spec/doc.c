@@ -1,4 +1,4 @@
-#include "runtime/spec/node.h"
+#include "runtime/spec/doc.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -10,14 +10,14 @@
 #include "runtime/base/escape.h"
 #include "runtime/spec/tree.h"
 
-struct node *node_free(struct node *node) {
-        struct node *next;
+struct doc *doc_free(struct doc *node) {
+        struct doc *next;
 
         if (!node)
                 return NULL;
-        for (struct node *c = node->first; c; c = next) { /* at most NODE_DEPTH_MAX deep */
+        for (struct doc *c = node->first; c; c = next) { /* at most DOC_DEPTH_MAX deep */
                 next = c->next;
-                (void) node_free(c);
+                (void) doc_free(c);
         }
         free(node->name);
         free(node->text);
@@ -25,52 +25,52 @@ struct node *node_free(struct node *node) {
         return NULL;
 }
 
-bool node_is_null(const struct node *node) {
-        return node->kind == NODE_SCALAR && !node->quoted &&
+bool doc_is_null(const struct doc *node) {
+        return node->kind == DOC_SCALAR && !node->quoted &&
                (!*node->text || strcmp(node->text, "~") == 0 || strcmp(node->text, "null") == 0);
 }
 
-const struct node *node_child(const struct node *map, const char *name) {
-        for (const struct node *c = map->first; c; c = c->next)
+const struct doc *doc_child(const struct doc *map, const char *name) {
+        for (const struct doc *c = map->first; c; c = c->next)
                 if (strcmp(c->name, name) == 0)
                         return c;
         return NULL;
 }
 
-const char *node_path(const struct node *node, char out[static NODE_PATH_LEN]) {
-        const struct node *chain[NODE_DEPTH_MAX + 1];
+const char *doc_path(const struct doc *node, char out[static DOC_PATH_LEN]) {
+        const struct doc *chain[DOC_DEPTH_MAX + 1];
         size_t n = 0, o = 0;
         char name[64];
 
         for (; node && node->parent && n < ARRAY_SIZE(chain); node = node->parent)
                 chain[n++] = node;
         out[0] = '\0';
-        while (n > 0 && o < NODE_PATH_LEN) {
-                const struct node *at = chain[--n];
+        while (n > 0 && o < DOC_PATH_LEN) {
+                const struct doc *at = chain[--n];
 
                 if (at->name)
-                        o += (size_t) snprintf(out + o, NODE_PATH_LEN - o, "%s%s", o ? "." : "",
+                        o += (size_t) snprintf(out + o, DOC_PATH_LEN - o, "%s%s", o ? "." : "",
                                                escape_str(at->name, name, sizeof(name)));
                 else
-                        o += (size_t) snprintf(out + o, NODE_PATH_LEN - o, "[%zu]", at->index);
+                        o += (size_t) snprintf(out + o, DOC_PATH_LEN - o, "[%zu]", at->index);
         }
         return out;
 }
 
 /* the place a new value gets, before it is there: "workspace.mode" */
-static const char *tree_place(const struct tree *tree, char out[static NODE_PATH_LEN]) {
-        const struct node here = {
+static const char *tree_place(const struct tree *tree, char out[static DOC_PATH_LEN]) {
+        const struct doc here = {
                 .name = tree->key,
                 .index = tree->cur ? tree->cur->n : 0,
                 .parent = tree->cur,
         };
 
         /* between two keys it is the mapping itself */
-        return node_path(tree->cur && tree->cur->kind == NODE_MAP && !tree->key ? tree->cur : &here, out);
+        return doc_path(tree->cur && tree->cur->kind == DOC_MAP && !tree->key ? tree->cur : &here, out);
 }
 
 int tree_error(const struct tree *tree, unsigned line, int code, const char *msg) {
-        char path[NODE_PATH_LEN];
+        char path[DOC_PATH_LEN];
 
         (void) tree_place(tree, path);
         return error_set(tree->err, code, "%s:%u: %s%s%s", ESC(tree->name), line, path, *path ? ": " : "",
@@ -95,14 +95,14 @@ int tree_key(struct tree *tree, const char *text, size_t len, unsigned line) {
         AUTO_FREE char *key = NULL;
         int r;
 
-        assert(tree->cur && tree->cur->kind == NODE_MAP && !tree->key);
+        assert(tree->cur && tree->cur->kind == DOC_MAP && !tree->key);
         r = checked_text(tree, text, len, line, &key);
         if (r < 0)
                 return r;
-        static_assert(NODE_KEYS_MAX == 4096 && NODE_COUNT_MAX == 20000, "the messages name them");
-        if (tree->cur->n >= NODE_KEYS_MAX)
+        static_assert(DOC_KEYS_MAX == 4096 && DOC_COUNT_MAX == 20000, "the messages name them");
+        if (tree->cur->n >= DOC_KEYS_MAX)
                 return tree_error(tree, line, -E2BIG, "more than 4096 keys in one mapping");
-        for (const struct node *c = tree->cur->first; c; c = c->next) {
+        for (const struct doc *c = tree->cur->first; c; c = c->next) {
                 char msg[64];
 
                 if (strcmp(c->name, key) != 0)
@@ -117,8 +117,8 @@ int tree_key(struct tree *tree, const char *text, size_t len, unsigned line) {
 }
 
 /* Puts @node at the current place. */
-static void attach(struct tree *tree, struct node *node) {
-        struct node *parent = tree->cur;
+static void attach(struct tree *tree, struct doc *node) {
+        struct doc *parent = tree->cur;
 
         node->parent = parent;
         if (!parent) {
@@ -134,10 +134,10 @@ static void attach(struct tree *tree, struct node *node) {
         parent->last = node;
 }
 
-static int add(struct tree *tree, enum node_kind kind, unsigned line, struct node **ret) {
-        struct node *node;
+static int add(struct tree *tree, enum doc_kind kind, unsigned line, struct doc **ret) {
+        struct doc *node;
 
-        if (tree->count >= NODE_COUNT_MAX)
+        if (tree->count >= DOC_COUNT_MAX)
                 return tree_error(tree, line, -E2BIG, "more than 20000 values in one document");
         node = calloc(1, sizeof(*node));
         if (!node)
@@ -151,12 +151,12 @@ static int add(struct tree *tree, enum node_kind kind, unsigned line, struct nod
 
 int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, unsigned line) {
         AUTO_FREE char *copy = NULL;
-        struct node *node;
+        struct doc *node;
         int r;
 
         r = checked_text(tree, text, len, line, &copy);
         if (r == 0)
-                r = add(tree, NODE_SCALAR, line, &node);
+                r = add(tree, DOC_SCALAR, line, &node);
         if (r < 0)
                 return r;
         node->quoted = quoted;
@@ -165,14 +165,14 @@ int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, un
         return 0;
 }
 
-int tree_open(struct tree *tree, enum node_kind kind, unsigned line) {
-        struct node *node;
+int tree_open(struct tree *tree, enum doc_kind kind, unsigned line) {
+        struct doc *node;
         int r;
 
-        if (tree->depth >= NODE_DEPTH_MAX)
+        if (tree->depth >= DOC_DEPTH_MAX)
                 return error_set(tree->err, -E2BIG,
                                  "%s:%u: more than %d lists and mappings inside each other", ESC(tree->name),
-                                 line, NODE_DEPTH_MAX);
+                                 line, DOC_DEPTH_MAX);
         r = add(tree, kind, line, &node);
         if (r < 0)
                 return r;
@@ -205,21 +205,21 @@ static unsigned bad_line(const char *data, size_t len) {
         return 0;
 }
 
-int node_parse(const char *name, const char *data, size_t len, bool json, struct node **ret,
-               struct error *err) {
+int doc_parse(const char *name, const char *data, size_t len, bool json, struct doc **ret,
+              struct error *err) {
         struct tree tree = { .name = name, .err = err };
         unsigned bad;
         int r;
 
-        if (len > NODE_FILE_MAX)
-                return error_set(err, -EFBIG, "%s: larger than %d KiB", ESC(name), NODE_FILE_MAX / 1024);
+        if (len > DOC_FILE_MAX)
+                return error_set(err, -EFBIG, "%s: larger than %d KiB", ESC(name), DOC_FILE_MAX / 1024);
         bad = bad_line(data, len);
         if (bad)
                 return error_set(err, -EINVAL, "%s:%u: not a text file in UTF-8", ESC(name), bad);
         r = json ? tree_read_json(&tree, data, len) : tree_read_yaml(&tree, data, len);
         free(tree.key);
         if (r < 0) {
-                (void) node_free(tree.root);
+                (void) doc_free(tree.root);
                 return r;
         }
         *ret = tree.root;
