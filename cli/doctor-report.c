@@ -169,9 +169,17 @@ static const char *container_runtime(const struct report *report) {
         return row_ok(report, "podman_client") ? "podman" : "";
 }
 
+static const char *linkage_of(const struct report *report) {
+        const struct probe_row *row = report_row(report, "binary");
+
+        if (!row || strncmp(row->evidence, "unknown", strlen("unknown")) == 0)
+                return "unknown";
+        return row->state == PROBE_OK ? "static" : "dynamic";
+}
+
 json_t *report_json(const struct ctx *ctx, const struct report *report) {
         const char *const driver = report_driver(report);
-        const char *const linkage = row_ok(report, "binary") ? "static" : "dynamic";
+        const char *const linkage = linkage_of(report);
         char program[4096];
         struct utsname name = { 0 };
         AUTO_JSON json_t *root = NULL;

@@ -54,6 +54,16 @@ void result_failed(struct probe_result *r, int code, const char *fmt, ...) {
         va_end(ap);
 }
 
+void result_fact(struct probe_result *r, int code, const char *fmt, ...) {
+        va_list ap;
+
+        r->code = code;
+        r->fact = true;
+        va_start(ap, fmt);
+        (void) vsnprintf(r->step, sizeof(r->step), fmt, ap);
+        va_end(ap);
+}
+
 void result_note(struct probe_result *r, const char *fmt, ...) {
         va_list ap;
 
@@ -244,6 +254,10 @@ static bool selinux_applies(const struct probe_host *h, int code) {
         return h->selinux && code == -EACCES;
 }
 
+static bool proc_applies(const struct probe_host *h, int code) {
+        return h->no_proc && code == -ENOENT;
+}
+
 static bool chroot_applies(const struct probe_host *h, int code) {
         return h->chrooted && code == -EPERM;
 }
@@ -274,6 +288,7 @@ static const struct {
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",
           "start cofferdam outside of the chroot" },
+        { proc_applies, "/proc is not mounted", "sudo mount -t proc proc /proc" },
         { processes_apply, "the limit of processes is reached", "raise 'ulimit -u', or end some processes" },
         { files_apply, "the limit of open files is reached", "raise 'ulimit -n'" },
         { memory_applies, "out of memory",

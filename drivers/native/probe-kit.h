@@ -18,6 +18,7 @@ struct probe_host {
         long long apparmor_restrict;
         long long seccomp_mode; /* of /proc/self/status: 2: a filter is in force; -1: unknown */
         bool selinux;           /* enforcing */
+        bool no_proc;           /* /proc is not mounted */
         bool chrooted;          /* "/" is not where a mount begins */
         bool wsl;
         bool virtual_machine;
@@ -27,6 +28,7 @@ struct probe_host {
 /** struct probe_result - what an attempt found */
 struct probe_result {
         int code;       /* 0 or the negative errno of the step that failed */
+        bool fact;      /* @step says it all: @code is not a system call's */
         char step[96];  /* "fsopen(\"fuse\")" */
         char note[128]; /* evidence when it worked, or what else is worth knowing */
 };
@@ -61,6 +63,10 @@ int probe_idle_child(void);
 
 /** result_failed() - @code (negative) happened in the step @fmt */
 void result_failed(struct probe_result *r, int code, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+
+/** result_fact() - @fmt is the whole story; @code only chooses the remedy and is not shown */
+void result_fact(struct probe_result *r, int code, const char *fmt, ...)
         __attribute__((format(printf, 3, 4)));
 
 /** result_note() - it worked; evidence */

@@ -153,21 +153,21 @@ static void try_mapper(const struct ctx *ctx, pid_t pid, struct probe_result *re
                 if (access(places[i], X_OK) == 0)
                         program = places[i];
         if (!program) {
-                result_failed(ret, -ENOENT, "find newuidmap");
+                result_fact(ret, -ENOENT, "newuidmap is not installed");
                 return;
         }
         if (!range_find("/etc/subuid", ctx, &range) ||
             !range_find("/etc/subgid", ctx, &(struct id_range){ 0 })) {
-                result_failed(ret, -ESRCH, "an entry for %s in /etc/subuid and /etc/subgid", ctx->user_name);
+                result_fact(ret, -ESRCH, "no entry for %s in /etc/subuid or /etc/subgid", ctx->user_name);
                 return;
         }
         if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) {
-                result_failed(ret, -ENOTSUP, "no_new_privs is set: set-uid %s has no effect", program);
+                result_fact(ret, -ENOTSUP, "no_new_privs is set: set-uid %s has no effect", program);
                 return;
         }
         status = run_mapper(program, pid, ctx->uid, range.start);
         if (status != 0)
-                result_failed(ret, status < 0 ? status : -EPERM, "%s: exit code %d", program, status);
+                result_fact(ret, -EPERM, "%s: exit code %d", program, status);
         else
                 result_note(ret, "newuidmap maps %lu from /etc/subuid; %lu ids granted", range.start,
                             range.count);

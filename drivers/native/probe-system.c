@@ -51,6 +51,7 @@ void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
                 .apparmor_restrict =
                         probe_read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
                 .seccomp_mode = prctl(PR_GET_SECCOMP),
+                .no_proc = access("/proc/self/status", F_OK) < 0,
                 .selinux = probe_read_number("/sys/fs/selinux/enforce") == 1,
         };
         ret->wsl = probe_read_text("/proc/sys/kernel/osrelease", text, sizeof(text)) == 0 &&
@@ -93,7 +94,7 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
 
         (void) host;
         if (fd < 0 || pread(fd, &head, sizeof(head), 0) != (ssize_t) sizeof(head)) {
-                result_failed(ret, -ENOEXEC, "read /proc/self/exe");
+                result_note(ret, "unknown: /proc/self/exe cannot be read");
                 return;
         }
         for (unsigned i = 0; i < head.e_phnum; i++) {
@@ -102,7 +103,7 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
                 if (pread(fd, &ph, sizeof(ph), (off_t) (head.e_phoff + i * sizeof(ph))) ==
                             (ssize_t) sizeof(ph) &&
                     ph.p_type == PT_INTERP) {
-                        result_failed(ret, -ENOEXEC, "PT_INTERP in /proc/self/exe: linked dynamically");
+                        result_fact(ret, -ENOEXEC, "dynamic: PT_INTERP in /proc/self/exe");
                         return;
                 }
         }
@@ -115,7 +116,7 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         char *slash;
 
         if (!host->ctx->state_dir) {
-                result_failed(ret, -ENOENT, "neither HOME nor XDG_STATE_HOME is set");
+                result_fact(ret, -ENOENT, "neither HOME nor XDG_STATE_HOME is set");
                 return;
         }
         (void) snprintf(path, sizeof(path), "%s", host->ctx->state_dir);
@@ -141,7 +142,7 @@ static void find_program(const struct probe_host *host, const char *program, str
                         return;
                 }
         }
-        result_failed(ret, -ENOENT, "find %s in PATH", program);
+        result_fact(ret, -ENOENT, "no %s in PATH", program);
 }
 
 void try_docker(const struct probe_host *host, struct probe_result *ret) {
@@ -167,7 +168,7 @@ void try_seccomp(const struct probe_host *host, struct probe_result *ret) {
         if (r < 0)
                 result_failed(ret, r, "seccomp(SECCOMP_SET_MODE_FILTER)");
         else if (unshare(CLONE_NEWUSER) == 0 || errno != EPERM)
-                result_failed(ret, -EDOM, "the filter refuses unshare(CLONE_NEWUSER)");
+                result_fact(ret, -EDOM, "the filter does not refuse unshare(CLONE_NEWUSER)");
         else
                 result_note(ret, "the filter loads (%zu instructions) and refuses", program.len);
 }
@@ -193,7 +194,7 @@ void try_landlock(const struct probe_host *host, struct probe_result *ret) {
                 return;
         }
         if (abi < LANDLOCK_ABI_SCOPES) {
-                result_failed(ret, -EOPNOTSUPP, "landlock ABI %ld, scopes need %d", abi, LANDLOCK_ABI_SCOPES);
+                result_fact(ret, -EOPNOTSUPP, "landlock ABI %ld, scopes need %d", abi, LANDLOCK_ABI_SCOPES);
                 return;
         }
         fd = (int) syscall(SYS_landlock_create_ruleset, &rules, sizeof(rules), 0);
@@ -201,7 +202,7 @@ void try_landlock(const struct probe_host *host, struct probe_result *ret) {
             syscall(SYS_landlock_restrict_self, fd, 0) < 0)
                 result_failed(ret, -errno, "landlock_restrict_self");
         else if (kill(getppid(), 0) == 0 || errno != EPERM)
-                result_failed(ret, -EDOM, "a scoped process cannot signal its parent");
+                result_fact(ret, -EDOM, "a scoped process can signal its parent");
         else
                 result_note(ret, "ABI %ld, scopes of signals and abstract sockets hold", abi);
 }
@@ -234,12 +235,12 @@ void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
 
         (void) host;
         if (!is_cgroup2(root)) {
-                result_failed(ret, -ENOENT, "statfs /sys/fs/cgroup: no cgroup v2%s",
-                              access("/sys/fs/cgroup/memory", F_OK) == 0 ? ", version 1 is mounted" : "");
+                result_fact(ret, -ENOENT, "no cgroup v2 at /sys/fs/cgroup%s",
+                            access("/sys/fs/cgroup/memory", F_OK) == 0 ? ", version 1 is mounted" : "");
                 return;
         }
         if (own_cgroup(root, own, sizeof(own)) < 0) {
-                result_failed(ret, -ENOENT, "own group in /proc/self/cgroup");
+                result_fact(ret, -ENOENT, "no cgroup v2 in /proc/self/cgroup");
                 return;
         }
         (void) snprintf(path, sizeof(path), "%s/cofferdam-probe-%d", own, getppid());
@@ -249,7 +250,7 @@ void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
         }
         (void) strncat(path, "/cgroup.controllers", sizeof(path) - strlen(path) - 1);
         if (probe_read_text(path, controllers, sizeof(controllers)) < 0 || !controllers[0])
-                result_failed(ret, -ENODATA, "no controllers in a group below %.50s", ESC(own));
+                result_fact(ret, -ENODATA, "no controllers in a group below %.50s", ESC(own));
         else
                 result_note(ret, "v2, delegated: %s", controllers);
         *strrchr(path, '/') = 0;

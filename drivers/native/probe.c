@@ -172,10 +172,10 @@ static void describe_failure(const struct probe_host *host, const struct probe *
         (void) snprintf(row->effect, sizeof(row->effect), "%s", p->effect ? p->effect : "");
         if (describe_limit(p, r->code, row))
                 return;
-        if (blamable(p))
+        if (blamable(p) && !r->fact)
                 probe_blame(host, r->code, &cause, &remedy);
-        (void) snprintf(row->evidence, sizeof(row->evidence), "%s: %s%s%s", r->step,
-                        probe_errno_name(r->code), cause[0] ? "; " : "", cause);
+        (void) snprintf(row->evidence, sizeof(row->evidence), "%s%s%s%s%s", r->step, r->fact ? "" : ": ",
+                        r->fact ? "" : probe_errno_name(r->code), cause[0] ? "; " : "", cause);
         (void) snprintf(row->remedy, sizeof(row->remedy), "%s", remedy[0] ? remedy : row_remedy(p, r->code));
 }
 

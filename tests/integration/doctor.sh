@@ -84,6 +84,27 @@ no_more_files() {
         has "$(tr -s ' \n' ' ' <<<"$text")" 'ulimit -n'
 }
 
+in_a_chroot() {
+        [ "$(id -u)" = 0 ] || skip 'only root changes its root'
+        mkdir root
+        cp "$C" root/cofferdam
+        status 1 chroot root /cofferdam doctor >out
+        row 'user namespaces' missing
+        has "$text" 'a chroot'
+        row openat2 ok
+        row program ok
+}
+
+# a root without /proc: the cause is named, and nothing else is blamed
+without_proc() {
+        [ "$(id -u)" = 0 ] || skip 'only root unmounts /proc'
+        # shellcheck disable=SC2016
+        status 1 unshare -m --propagation private sh -c 'umount -l /proc && exec "$1" doctor' - "$C" >out
+        row 'user namespaces' missing
+        has "$(tr -s ' \n' ' ' <<<"$text")" '/proc is not mounted'
+        has "$text" 'mount -t proc proc /proc'
+}
+
 # fuse_device SETUP STATE PART...: what SETUP makes of /dev/fuse in a private mount namespace
 fuse_device() {
         local setup=$1
@@ -216,6 +237,8 @@ t 'no net namespace' refused newnet 1 'net namespace' missing EPERM
 t 'no openat2' refused openat2 1 openat2 missing ENOSYS
 t 'no seccomp filters' refused seccomp 1 'seccomp filter' missing EINVAL
 t 'no landlock is a warning' refused landlock 0 landlock degraded ENOSYS 'abstract sockets'
+t 'in a chroot' in_a_chroot
+t 'without /proc' without_proc
 t '/dev/fuse is another device' fuse_device 'mount --bind /dev/null /dev/fuse' 'is not the device'
 t '/dev is empty' fuse_device 'mount -t tmpfs none /dev' 'stat /dev/fuse: ENOENT' 'modprobe fuse'
 t '/dev/fuse is for root' fuse_device_closed
