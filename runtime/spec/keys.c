@@ -106,7 +106,8 @@ const struct key spec_keys[] = {
           .flag = "isolation", .metavar = "LEVEL", .trust = TRUST_WORKFLOW,
           .help = "strict: refuse when the host cannot do what was asked; degrade: do with less and say so" },
         { SECTION_ROOT, "name", KEY_STRING, AT(name), .max = 64, .check = check_name, .flag = "name",
-          .metavar = "NAME", .trust = TRUST_WORKFLOW, .help = "a name for the run, for ps, diff and apply" },
+          .metavar = "NAME", .trust = TRUST_WORKFLOW,
+          .help = "a name for the run, for diff, apply and discard" },
         { SECTION_ROOT, "image", KEY_STRING, NOWHERE, .min = 1, .flag = "image", .metavar = "REF",
           .instead = "leave it out to use the host's root, read-only",
           .help = "root of the sandbox: an image" },
@@ -124,7 +125,7 @@ const struct key spec_keys[] = {
           .help = "keep the run's directory at its end also when it holds no changes" },
         { SECTION_ROOT, "host_state", KEY_ENUM, AT(host_state), .words = host_state_words, .fallback = "auto",
           .flag = "host-state", .metavar = "WHICH", .trust = TRUST_WORKFLOW,
-          .help = "auto: git identity and agent settings of the caller are seeded; none: git name and e-mail "
+          .help = "auto: git settings of the caller that run nothing are seeded; none: git name and e-mail "
                   "only" },
         { SECTION_ROOT, "mounts", KEY_MOUNTS, LIST(mounts, n_mounts), .max = 256, .flag = "mount",
           .metavar = "STRING",
