@@ -21,6 +21,9 @@ static int verb_version(const struct ctx *ctx, int argc, char **argv) {
 
 const struct verb verbs[] = {
         { "run", "run a command in a sandbox on the workspace", verb_run },
+        { "diff", "show what a run changed and the host does not have", verb_diff },
+        { "apply", "land what a run holds on the host", verb_apply },
+        { "discard", "throw away a run and what it holds", verb_discard },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text", verb_help },

@@ -37,3 +37,12 @@ int verb_run(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_spec() - show, check and describe specifications */
 int verb_spec(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_diff() - what a run changed and the host does not have; EXIT_FAILED when something is in conflict */
+int verb_diff(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_apply() - land it; EXIT_FAILED when something stays in the run */
+int verb_apply(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_discard() - remove the run and what it holds */
+int verb_discard(const struct ctx *ctx, int argc, char **argv);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "fs/batch.h"
@@ -39,6 +40,7 @@ struct apply {
         struct item *items;
         size_t n, cap;
         size_t refused;
+        size_t batch_max; /* entries of a batch: each pins a directory */
         struct journal *journal;
         const struct item *batch[JOURNAL_ENTRIES_MAX]; /* items of the journal's entries */
 };
@@ -51,12 +53,22 @@ static void apply_deinit(struct apply *a) {
 }
 #define AUTO_APPLY __attribute__((cleanup(apply_deinit)))
 
+/* Room for the directories of a batch, for the walks and for the caller's own. */
+static size_t batch_max(void) {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur / 4 >= JOURNAL_ENTRIES_MAX)
+                return JOURNAL_ENTRIES_MAX;
+        return limit.rlim_cur < 8 ? 1 : (size_t) limit.rlim_cur / 4;
+}
+
 static int apply_init(struct apply *a) {
         a->journal = calloc(1, sizeof(*a->journal));
         if (!a->journal)
                 return error_set(a->err, -ENOMEM, "out of memory");
         a->journal->region = a->opt->region;
         a->journal->force = a->opt->force;
+        a->batch_max = batch_max();
         return 0;
 }
 
@@ -203,7 +215,7 @@ static int push(struct apply *a, const struct item *item) {
         char *path;
         int r;
 
-        if (j->n == JOURNAL_ENTRIES_MAX || item->alone) {
+        if (j->n == a->batch_max || item->alone) {
                 r = flush(a);
                 if (r < 0)
                         return r;

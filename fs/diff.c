@@ -131,6 +131,8 @@ static int descend(struct walk *w, const struct level *level, const char *name, 
         AUTO_FD int lower = -1;
         int r;
 
+        if (upper == -ENOENT) /* as in visit_hidden() */
+                return 0;
         if (upper < 0)
                 return error_set(w->err, upper, "read '%s' of the run: %s", ESC(buf_cstr(&w->path)),
                                  strerror(-upper));
@@ -213,7 +215,7 @@ static int visit_whiteout(struct walk *w, const struct level *level, const char 
 static int visit_hidden(struct walk *w, const struct level *level, const struct stat *lower) {
         struct change c = { .kind = CHANGE_DELETED, .lower = lower };
 
-        if (!lower)
+        if (!lower || !level->opaque) /* gone between two calls: the run is alive */
                 return 0;
         c.conflict = ctime_ns(lower) > level->hidden_since_ns;
         return emit(w, level, c);

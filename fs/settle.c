@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/hosttree.h"
 #include "fs/layer.h"
 #include "fs/names.h"
 #include "fs/same.h"
@@ -166,6 +167,8 @@ static int finish_entry(struct finish *f, int upper_dir, int lower_dir, const ch
         bool exists;
         int r;
 
+        if (strncmp(name, LAYER_TEMP_PREFIX, strlen(LAYER_TEMP_PREFIX)) == 0)
+                return hosttree_remove(upper_dir, name); /* of a guard that was killed */
         r = layer_lookup(upper_dir, name, &kind, &upper);
         if (r < 0)
                 return r;

@@ -393,7 +393,7 @@ static void resume_finishes_after_a_kill_at_every_step(void **state) {
 
 static void resume_survives_being_killed_itself(void **state) {
         (void) state;
-        for (int n = 2; n < 60; n += 3) {
+        for (int n = 5; n < 60; n += 13) {
                 struct layers l;
                 int kills = 0;
 
@@ -484,7 +484,7 @@ static void *swap(void *arg) {
 }
 
 static void run_is_not_led_outside_by_a_race(void **state) {
-        enum { ROUNDS = 150 };
+        enum { ROUNDS = 50 }; /* each syncs about ten times */
         struct layers *l = *state;
         struct swapper s = { .lower_fd = l->lower_fd };
         struct apply_options opt = options(l, NULL);

@@ -1,0 +1,263 @@
+/* cofferdam apply: land what a run holds on the host. */
+#include "fs/apply.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/review.h"
+#include "cli/verbs.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/run/events.h"
+#include "runtime/spec/flags.h"
+
+/* What the options of this verb set. */
+struct options {
+        bool force, resume, json;
+};
+
+static int set_force(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->force = true;
+        return 0;
+}
+
+static int set_resume(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->resume = true;
+        return 0;
+}
+
+static int set_json(void *arg, const char *value, struct error *err) {
+        (void) value;
+        (void) err;
+        ((struct options *) arg)->json = true;
+        return 0;
+}
+
+static const struct flag_option apply_options[] = {
+        { "continue", 0, NULL, set_resume, "Finish an apply that was cut off, then land the rest" },
+        { "force", 0, NULL, set_force, "Land also over what the host changed meanwhile" },
+        { "json", 0, NULL, set_json, "Print one JSON object" },
+};
+
+static const struct flag_set apply_flags = {
+        .usage = "cofferdam apply [OPTIONS] [RUN]",
+        .summary = "Land on the host what a run holds, but over nothing it changed meanwhile.",
+        .options = apply_options,
+        .n_options = ARRAY_SIZE(apply_options),
+};
+
+enum { EVENTS_MAX_BYTES = 64 << 20, CONFLICT_EVENTS_MAX = 100 };
+
+/** struct landing - one apply over all regions */
+struct landing {
+        const struct options *o;
+        const struct review *review;
+        const struct review_region *region;
+        json_t *changes; /* --json: every path */
+        bool pending;    /* a journal is open */
+        uint32_t pending_region;
+        uint64_t landed, kept;
+        struct events events;
+};
+
+/* Continues the event stream of the run behind its last line. Return: descriptor, owned; -1: there is none.
+ */
+static int open_events(const struct review *review, struct events *ret) {
+        AUTO_BUF struct buf text = { .max = EVENTS_MAX_BYTES + 1 };
+
+        *ret = (struct events){ .run_id = review->dir.id, .file_fd = -1, .sink_fd = -1 };
+        if (file_read_at(review->dir.fd, "events.jsonl", EVENTS_MAX_BYTES, &text) < 0)
+                return -1; /* a run without events, or with too many to count */
+        for (size_t i = 0; i < text.len; i++)
+                ret->seq += text.data[i] == '\n';
+        ret->file_fd = openat(review->dir.fd, "events.jsonl", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+        return ret->file_fd;
+}
+
+static void note_kept(struct landing *l, const struct change *change) {
+        if (l->kept <= CONFLICT_EVENTS_MAX)
+                events_emit(&l->events, "apply_conflict", review_change(l->region, change));
+}
+
+/* "cofferdam: 'path': why it is still in the run", one line on standard error */
+static void say_kept(const struct landing *l, const struct change *change) {
+        AUTO_BUF struct buf line = { 0 };
+
+        if (review_line(l->region, change, false, &line) < 0)
+                return;
+        if (change->error == -EOPNOTSUPP)
+                log_error("kept: %s: neither file, directory nor symlink; it never lands", buf_cstr(&line));
+        else if (change->error)
+                log_error("kept: %s: %s", buf_cstr(&line), strerror(-change->error));
+        else
+                log_error("kept: %s: the host has another version now; --force lands it", buf_cstr(&line));
+}
+
+static int report(const struct change *change, void *arg) {
+        struct landing *l = arg;
+        AUTO_BUF struct buf line = { 0 };
+        const bool kept = change->conflict || change->error;
+        int r;
+
+        l->kept += kept;
+        l->landed += !kept;
+        if (kept)
+                note_kept(l, change);
+        if (l->changes)
+                return json_array_append_new(l->changes, review_change(l->region, change)) < 0 ? -ENOMEM : 0;
+        if (kept) {
+                say_kept(l, change);
+                return 0;
+        }
+        r = review_line(l->region, change, false, &line);
+        if (r == 0)
+                printf("%s\n", buf_cstr(&line));
+        return r;
+}
+
+static int land_region(const struct review_region *region, void *arg, struct error *err) {
+        struct landing *l = arg;
+        const struct apply_options opt = {
+                .force = l->o->force,
+                .region = region->index,
+                .run_fd = l->review->dir.fd,
+                .upper_fd = region->upper_fd,
+                .lower_fd = region->lower_fd,
+                .report = report,
+                .arg = l,
+        };
+        int r;
+
+        l->region = region;
+        if (l->pending && l->pending_region == region->index) {
+                r = apply_resume(&opt, err);
+                l->pending = r < 0;
+        } else {
+                r = apply_run(&opt, err);
+        }
+        return r < 0 ? r : 0;
+}
+
+/* The region of the open journal first: nothing else may start before it is finished. */
+static int resume_region(const struct review_region *region, void *arg, struct error *err) {
+        const struct landing *l = arg;
+
+        return l->pending && region->index == l->pending_region ? land_region(region, arg, err) : 0;
+}
+
+static int land(struct landing *l, struct error *err) {
+        int r;
+
+        r = apply_pending(l->review->dir.fd, &l->pending_region, err);
+        if (r < 0)
+                return r;
+        l->pending = r > 0;
+        if (l->pending && !l->o->resume)
+                return error_set(err, -EBUSY, "an apply of run %s was cut off: finish it with --continue",
+                                 l->review->dir.id);
+        if (l->pending) {
+                r = review_each(l->review, false, l->o->force, resume_region, l, err);
+                if (r < 0)
+                        return r;
+                if (l->pending)
+                        return error_set(err, -EINVAL,
+                                         "the apply that was cut off is of region %" PRIu32
+                                         ", which run %s does not have",
+                                         l->pending_region, l->review->dir.id);
+        }
+        return review_each(l->review, false, l->o->force, land_region, l, err);
+}
+
+static int land_noted(struct landing *l, struct error *err) {
+        AUTO_FD int fd = open_events(l->review, &l->events);
+        int r;
+
+        events_emit(&l->events, "apply_started",
+                    json_pack("{s:b,s:b}", "force", l->o->force, "continue", l->o->resume));
+        r = land(l, err);
+        events_emit(&l->events, "apply_finished",
+                    json_pack("{s:I,s:I,s:s*}", "paths", (json_int_t) l->landed, "conflicts",
+                              (json_int_t) l->kept, "error", r < 0 ? err->msg : NULL));
+        (void) fd; /* closed here; the stream may have given it up */
+        l->events.file_fd = -1;
+        return r;
+}
+
+/* A run that holds nothing any more goes, unless it is to be kept. */
+static int finish(struct review *review, const struct landing *l) {
+        struct error err = { 0 };
+        int r = 0;
+
+        if (l->kept > 0)
+                return EXIT_FAILED;
+        if (!review_is_empty(review)) { /* never thrown away, whatever it is */
+                log_error("run %s is kept: it holds more than its regions can land", review->dir.id);
+                return EXIT_FAILED;
+        }
+        if (!json_is_true(json_object_get(review->state, "keep"))) {
+                r = run_dir_remove(&review->dir);
+                if (r < 0)
+                        (void) error_set(&err, r, "remove run %s: %s", review->dir.id, strerror(-r));
+        } else if (json_object_set_new(review->state, "held", json_integer(0)) == 0) {
+                r = run_state_store(&review->dir, review->state, true, &err);
+        }
+        if (r == 0)
+                return EXIT_OK;
+        log_error("%s", err.msg);
+        return EXIT_FAILED;
+}
+
+static int print_json(const struct landing *l) {
+        AUTO_JSON json_t *out =
+                json_pack("{s:s,s:I,s:I,s:O}", "run", l->review->dir.id, "landed", (json_int_t) l->landed,
+                          "kept", (json_int_t) l->kept, "changes", l->changes);
+
+        if (!out || json_dumpf(out, stdout, JSON_INDENT(2)) < 0)
+                return -ENOMEM;
+        (void) putchar('\n');
+        return 0;
+}
+
+static int apply(struct review *review, const struct options *o) {
+        AUTO_JSON json_t *changes = o->json ? json_array() : NULL;
+        struct landing l = { .o = o, .review = review, .changes = changes };
+        struct error err = { 0 };
+        int r;
+
+        r = review_lock(review, "apply", &err);
+        if (r == 0)
+                r = land_noted(&l, &err);
+        if (r == 0 && o->json)
+                r = print_json(&l);
+        if (r < 0) {
+                log_error("%s", err.code ? err.msg : strerror(-r));
+                return EXIT_FAILED;
+        }
+        return finish(review, &l);
+}
+
+int verb_apply(const struct ctx *ctx, int argc, char **argv) {
+        AUTO_REVIEW struct review review = REVIEW_INIT;
+        struct options o = { 0 };
+        struct error err = { 0 };
+        const char *run = NULL;
+        int r;
+
+        if (!review_words(&apply_flags, argc, argv, &o, &run, &r))
+                return r;
+        r = review_open(ctx, run, o.resume ? REVIEW_PENDING : REVIEW_CHANGED, &review, &err);
+        if (r < 0) {
+                log_error("%s", err.msg);
+                return EXIT_FAILED;
+        }
+        return apply(&review, &o);
+}

@@ -1,0 +1,320 @@
+#include "cli/review.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/verbs.h"
+#include "fs/apply.h"
+#include "fs/names.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
+#include "runtime/base/sys.h"
+#include "runtime/run/changes.h"
+#include "runtime/spec/flags.h"
+
+enum { JSON_PATH_MAX = 1 << 18 };
+
+void review_deinit(struct review *review) {
+        json_decref(review->state);
+        review->state = NULL;
+        run_dir_deinit(&review->dir);
+}
+
+static int help(const struct flag_set *set) {
+        AUTO_BUF struct buf text = { 0 };
+
+        if (flags_help(set, &text) < 0)
+                return EXIT_FAILED;
+        (void) fputs(buf_cstr(&text), stdout);
+        return EXIT_OK;
+}
+
+bool review_words(const struct flag_set *set, int argc, char **argv, void *options, const char **ret_run,
+                  int *ret_code) {
+        AUTO_FLAGS struct flags *flags = NULL;
+        struct error err = { 0 };
+
+        *ret_code = EXIT_USAGE;
+        if (flags_parse(set, argc, argv, options, &flags, &err) < 0) {
+                log_error("%s", err.msg);
+                return false;
+        }
+        if (flags->help) {
+                *ret_code = help(set);
+                return false;
+        }
+        if (flags->next + 1 < argc) {
+                log_error("%s: unexpected word '%s'", argv[0], ESC(argv[flags->next + 1]));
+                return false;
+        }
+        *ret_run = flags->next < argc ? argv[flags->next] : NULL;
+        return true;
+}
+
+static int open_one(const struct ctx *ctx, const char *id, enum review_pick pick, struct review *ret,
+                    struct error *err) {
+        int r;
+
+        r = run_dir_open(ctx, id, &ret->dir, err);
+        if (r < 0)
+                return r;
+        r = run_state_load(&ret->dir, &ret->state, err);
+        return pick == REVIEW_DROP ? 0 : r;
+}
+
+static bool is_picked(const struct review *review, enum review_pick pick) {
+        uint32_t region;
+
+        if (pick == REVIEW_PENDING)
+                return apply_pending(review->dir.fd, &region, NULL) != 0;
+        return run_changes_count(&review->dir, review->state, 1) > 0;
+}
+
+struct candidate {
+        char id[RUN_ID_LEN + 1];
+        struct timespec when;
+};
+
+static int newest_first(const void *a, const void *b) {
+        const struct timespec *x = &((const struct candidate *) a)->when,
+                              *y = &((const struct candidate *) b)->when;
+
+        if (x->tv_sec != y->tv_sec)
+                return x->tv_sec < y->tv_sec ? 1 : -1;
+        return x->tv_nsec < y->tv_nsec ? 1 : x->tv_nsec > y->tv_nsec ? -1 : 0;
+}
+
+/* All runs, the newest first. @ret: owned array. */
+static int list_runs(int runs_fd, struct candidate **ret, size_t *ret_n) {
+        AUTO_NAMES struct names names = { 0 };
+        AUTO_FREE struct candidate *list = NULL;
+        size_t n = 0;
+        int r;
+
+        r = names_read(runs_fd, &names);
+        if (r < 0)
+                return r;
+        list = calloc(names.n + 1, sizeof(*list));
+        if (!list)
+                return -ENOMEM;
+        for (size_t i = 0; i < names.n; i++) {
+                struct stat st;
+
+                if (strlen(names.v[i]) != RUN_ID_LEN ||
+                    fstatat(runs_fd, names.v[i], &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
+                        continue;
+                memcpy(list[n].id, names.v[i], RUN_ID_LEN + 1);
+                list[n++].when = st.st_ctim;
+        }
+        qsort(list, n, sizeof(*list), newest_first);
+        *ret = TAKE_PTR(list);
+        *ret_n = n;
+        return 0;
+}
+
+static int open_latest(const struct ctx *ctx, enum review_pick pick, struct review *ret, struct error *err) {
+        AUTO_RUN_DIR struct run_dir any = RUN_DIR_INIT;
+        AUTO_FREE struct candidate *list = NULL;
+        size_t n = 0;
+        int r;
+
+        r = run_dir_open(ctx, NULL, &any, err);
+        if (r == 0)
+                r = list_runs(any.runs_fd, &list, &n);
+        for (size_t i = 0; r == 0 && i < n; i++) {
+                AUTO_REVIEW struct review one = REVIEW_INIT;
+
+                if (open_one(ctx, list[i].id, REVIEW_CHANGED, &one, NULL) < 0 || !is_picked(&one, pick))
+                        continue;
+                *ret = TAKE(one, (struct review) REVIEW_INIT);
+                return 0;
+        }
+        if (r < 0 && r != -ENOENT)
+                return error_set(err, r, "read the runs in '%s': %s", ESC(ctx->state_dir), strerror(-r));
+        return error_set(err, -ENOENT,
+                         pick == REVIEW_PENDING ? "no run has an apply that was cut off"
+                                                : "no run holds changes");
+}
+
+int review_open(const struct ctx *ctx, const char *id, enum review_pick pick, struct review *ret,
+                struct error *err) {
+        AUTO_REVIEW struct review one = REVIEW_INIT;
+        int r;
+
+        if (!ctx->state_dir)
+                return error_set(err, -ENOENT,
+                                 "no home directory for the state of runs: set HOME or XDG_STATE_HOME");
+        if (!id)
+                return open_latest(ctx, pick, ret, err);
+        r = open_one(ctx, id, pick, &one, err);
+        if (r == 0)
+                *ret = TAKE(one, (struct review) REVIEW_INIT);
+        return r;
+}
+
+int review_lock(struct review *review, const char *verb, struct error *err) {
+        if (run_is_alive(review->state))
+                return error_set(err, -EBUSY, "run %s is alive: %s it when it has ended", review->dir.id,
+                                 verb);
+        if (flock(review->dir.fd, LOCK_EX | LOCK_NB) == 0)
+                return 0;
+        if (errno == EWOULDBLOCK)
+                return error_set(err, -EBUSY, "another apply or discard works on run %s", review->dir.id);
+        return error_set(err, -errno, "lock run %s: %s", review->dir.id, strerror(errno));
+}
+
+/* Opens the source of a region as it was recorded. Return: descriptor, -ESTALE, -errno with a message. */
+static int open_source(const json_t *row, bool any_source, struct error *err) {
+        const char *path = json_string_value(json_object_get(row, "source"));
+        const json_t *ino = json_object_get(row, "ino"), *dev = json_object_get(row, "dev");
+        struct stat st;
+        AUTO_FD int fd = -1;
+
+        if (!path || *path != '/')
+                return error_set(err, -EINVAL, "the state of the run names no source");
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return error_set(err, -errno, "open '%s': %s", ESC(path), strerror(errno));
+        if (!any_source && ino && dev &&
+            ((uint64_t) json_integer_value(ino) != st.st_ino ||
+             (uint64_t) json_integer_value(dev) != st.st_dev))
+                return error_set(err, -ESTALE,
+                                 "'%s' is not the directory that the run worked on: it was replaced",
+                                 ESC(path));
+        return TAKE_FD(fd);
+}
+
+static int open_upper(const struct review *review, uint32_t index) {
+        char name[16];
+
+        (void) snprintf(name, sizeof(name), "%" PRIu32, index);
+        return open_beneath(review->dir.upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+static bool holds_nothing(int upper_fd) {
+        AUTO_NAMES struct names names = { 0 };
+
+        return names_read(upper_fd, &names) == 0 && names.n == 0;
+}
+
+bool review_is_empty(const struct review *review) {
+        AUTO_NAMES struct names names = { 0 };
+
+        if (names_read(review->dir.upper_fd, &names) < 0)
+                return false;
+        for (size_t i = 0; i < names.n; i++) {
+                AUTO_FD int fd = open_beneath(review->dir.upper_fd, names.v[i], O_RDONLY | O_DIRECTORY, 0);
+
+                if (fd < 0 || !holds_nothing(fd))
+                        return false;
+        }
+        return true;
+}
+
+/* "" for the workspace, else the target with a slash. */
+static int make_prefix(const json_t *row, struct buf *out) {
+        const char *role = json_string_value(json_object_get(row, "role"));
+        const char *target = json_string_value(json_object_get(row, "target"));
+
+        if (!target || !role || strcmp(role, "workspace") == 0)
+                return 0;
+        return buf_fmt(out, "%s/", target);
+}
+
+static int each(const struct review *review, const json_t *row, bool lenient, bool any_source, review_fn fn,
+                void *arg, struct error *err) {
+        const json_int_t index = json_integer_value(json_object_get(row, "index"));
+        struct review_region region = { .index = (uint32_t) index };
+        struct error why = { 0 };
+        AUTO_BUF struct buf prefix = { 0 };
+        AUTO_FD int upper = -1, lower = -1;
+        int r;
+
+        if (index < 0 || index > INT32_MAX)
+                return error_set(err, -EINVAL, "the state of the run is damaged");
+        upper = open_upper(review, region.index);
+        if (upper == -ENOENT || (upper >= 0 && holds_nothing(upper)))
+                return 0;
+        if (upper < 0)
+                return error_set(err, upper, "open what region %" PRIu32 " holds: %s", region.index,
+                                 strerror(-upper));
+        r = make_prefix(row, &prefix);
+        if (r < 0)
+                return error_set(err, r, "out of memory");
+        lower = open_source(row, any_source, &why);
+        if (lower < 0 && !lenient)
+                return error_set(err, lower, "%s", why.msg);
+        if (lower < 0)
+                log_warn("%s; shown as if the host had nothing", why.msg);
+        region.prefix = buf_cstr(&prefix);
+        region.upper_fd = upper;
+        region.lower_fd = lower < 0 ? -1 : lower;
+        return fn(&region, arg, err);
+}
+
+int review_each(const struct review *review, bool lenient, bool any_source, review_fn fn, void *arg,
+                struct error *err) {
+        const json_t *rows = run_regions(review->state);
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < json_array_size(rows); i++)
+                r = each(review, json_array_get(rows, i), lenient, any_source, fn, arg, err);
+        return r;
+}
+
+static int add_escaped(struct buf *out, const char *s) {
+        const size_t size = 4 * strlen(s) + 8;
+        AUTO_FREE char *text = malloc(size);
+
+        return text ? buf_str(out, escape_str(s, text, size)) : -ENOMEM;
+}
+
+int review_line(const struct review_region *region, const struct change *change, bool raw, struct buf *out) {
+        int r;
+
+        r = buf_fmt(out, "%c%s ", change_letter(change->kind), change->conflict ? "!" : "");
+        if (r == 0)
+                r = raw ? buf_str(out, region->prefix) : add_escaped(out, region->prefix);
+        if (r == 0)
+                r = raw ? buf_str(out, change->path) : add_escaped(out, change->path);
+        return r;
+}
+
+static const char *type_name(mode_t mode) {
+        static const struct {
+                mode_t type;
+                const char *name;
+        } types[] = { { S_IFREG, "file" },
+                      { S_IFDIR, "directory" },
+                      { S_IFLNK, "symlink" },
+                      { S_IFIFO, "fifo" },
+                      { S_IFSOCK, "socket" } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+                if ((mode & S_IFMT) == types[i].type)
+                        return types[i].name;
+        return "device";
+}
+
+json_t *review_change(const struct review_region *region, const struct change *change) {
+        const char kind[2] = { change_letter(change->kind), '\0' };
+        AUTO_BUF struct buf path = { 0 };
+        char mode[8];
+
+        if (buf_fmt(&path, "%s%s", region->prefix, change->path) < 0)
+                return NULL;
+        (void) snprintf(mode, sizeof(mode), "%04o", change->mode & 07777U);
+        return json_pack("{s:s,s:o,s:i,s:s,s:s,s:I,s:b,s:s*}", "kind", kind, "path",
+                         json_from_bytes(buf_cstr(&path), JSON_PATH_MAX), "region", (int) region->index,
+                         "type", type_name(change->mode), "mode", mode, "size", (json_int_t) change->size,
+                         "conflict", change->conflict, "error",
+                         change->error ? strerror(-change->error) : NULL);
+}

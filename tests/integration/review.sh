@@ -1,0 +1,288 @@
+#!/usr/bin/env bash
+# diff, apply and discard on runs as the guard leaves them, made by hand: what is shown, what lands, what is kept
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+runs=$XDG_STATE_HOME/cofferdam/runs
+
+# run_dir ID [JSON]: a finished run on the workspace $W; JSON is added to its state
+run_dir() {
+        U=$runs/$1/upper/0
+        mkdir -p "$U"
+        chmod 700 "$XDG_STATE_HOME/cofferdam" "$runs"
+        cat >"$runs/$1/state.json" <<JSON
+{"version": 1, "id": "$1", "phase": "finished", ${2-}
+ "regions": [{"index": 0, "source": "$W", "target": "$W", "kind": "direct", "role": "workspace",
+              "dev": $(stat -c %d "$W"), "ino": $(stat -c %i "$W")}]}
+JSON
+        : >"$runs/$1/events.jsonl"
+}
+
+# claim LOWER UPPER: the record of the lower file that the guard leaves on what takes its place
+claim() {
+        python3 - "$1" "$2" <<'PY'
+import os, struct, sys
+st = os.lstat(sys.argv[1])
+os.setxattr(sys.argv[2], "user.cofferdam.origin", b"cfo1" + struct.pack(
+    "=IQQQqq", st.st_mode, st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns))
+PY
+}
+
+# modify PATH TEXT, delete PATH: as the work did
+modify() {
+        mkdir -p "$U/$(dirname "$1")"
+        printf '%s' "$2" >"$U/$1"
+        claim "$W/$1" "$U/$1"
+}
+delete() {
+        mkdir -p "$U/$(dirname "$1")"
+        : >"$U/$1"
+        chmod 600 "$U/$1"
+        claim "$W/$1" "$U/$1"
+        python3 -c 'import os, sys
+os.setxattr(sys.argv[1], "user.overlay.whiteout", b"y")
+os.setxattr(os.path.dirname(sys.argv[1]), "user.overlay.opaque", b"x")' "$U/$1"
+}
+
+# one of each: mod, del, new, link
+sample() {
+        printf old >mod
+        printf old >del
+        run_dir "$1" "${2-}"
+        modify mod new
+        delete del
+        printf new >"$U/new"
+        ln -s /etc/passwd "$U/link"
+}
+
+shows_and_lands() {
+        sample 0123456789ab
+        status 0 "$C" diff >out
+        eq $'D del\nA link\nM mod\nA new' "$(cat out)"
+        eq "$(cat out)" "$("$C" diff 0123)" 'by prefix'
+        status 0 "$C" apply >out
+        eq $'A link\nM mod\nA new\nD del' "$(cat out)"
+        eq new "$(cat mod)"
+        eq new "$(cat new)"
+        eq /etc/passwd "$(readlink link)"
+        [ ! -e del ] || fail 'not deleted'
+        [ ! -e "$runs/0123456789ab" ] || fail 'the run is still there'
+        eq '' "$("$C" diff 2>/dev/null)" 'afterwards'
+}
+
+conflicts_stay() {
+        sample 0123456789ab
+        printf host >mod
+        status 1 "$C" diff >out
+        has "$(cat out)" 'M! mod'
+        status 1 "$C" apply >out 2>err
+        eq $'A link\nA new\nD del' "$(cat out)"
+        eq 1 "$(wc -l <err)" 'lines on stderr'
+        has "$(cat err)" mod
+        has "$(cat err)" --force
+        eq host "$(cat mod)"
+        eq 'M! mod' "$("$C" diff || true)"
+        has "$(cat "$runs/0123456789ab/events.jsonl")" '"type":"apply_conflict"'
+        status 0 "$C" apply --force
+        eq new "$(cat mod)"
+        [ ! -e "$runs/0123456789ab" ] || fail 'the run is still there'
+}
+
+keep_keeps_the_run() {
+        sample 0123456789ab '"keep": true, "name": "mine",'
+        status 0 "$C" apply mine
+        [ -e "$runs/0123456789ab/state.json" ] || fail 'the run is gone'
+        eq '' "$("$C" diff mine)"
+        status 0 "$C" apply mine
+}
+
+refuses_what_is_alive() {
+        local start
+        start=$(sed 's/.*) //' "/proc/$$/stat" | cut -d' ' -f20)
+        sample 0123456789ab "\"supervisor\": {\"pid\": $$, \"start_time\": $start},"
+        status 0 "$C" diff >out
+        has "$(cat out)" 'A new'
+        for verb in apply discard; do
+                status 1 "$C" "$verb" >out 2>err
+                eq 1 "$(wc -l <err)" 'lines on stderr'
+                has "$(cat err)" 'alive'
+        done
+        [ ! -e new ] || fail 'it landed'
+        [ -e "$U/new" ] || fail 'it was thrown away'
+}
+
+discard_throws_away() {
+        sample 0123456789ab
+        status 0 "$C" discard
+        [ ! -e "$runs/0123456789ab" ] || fail 'the run is still there'
+        eq old "$(cat mod)"
+        status 1 "$C" discard 2>err
+        eq 1 "$(wc -l <err)" 'lines on stderr'
+}
+
+discard_without_state() {
+        sample 0123456789ab
+        rm "$runs/0123456789ab/state.json"
+        status 1 "$C" apply 0123456789ab
+        status 0 "$C" discard 0123456789ab
+        [ ! -e "$runs/0123456789ab" ] || fail 'the run is still there'
+}
+
+never_drops_what_no_region_lands() {
+        sample 0123456789ab
+        mkdir "$runs/0123456789ab/upper/7"
+        printf x >"$runs/0123456789ab/upper/7/x"
+        status 1 "$C" apply
+        [ -e "$runs/0123456789ab/upper/7/x" ] || fail 'lost'
+}
+
+takes_the_latest_with_changes() {
+        sample 0123456789ab
+        sleep 0.1
+        run_dir ffffffffffff '"keep": true,'
+        has "$("$C" diff)" 'A new'
+        status 0 "$C" apply
+        [ -e new ] || fail 'it did not land'
+        [ -e "$runs/ffffffffffff" ] || fail 'the wrong run is gone'
+}
+
+source_was_replaced() {
+        mkdir a
+        W=$W/a
+        cd a
+        sample 0123456789ab
+        cd ..
+        mv a b
+        mkdir a
+        status 1 "$C" apply 2>err
+        has "$(cat err)" 'replaced'
+        [ ! -e a/new ] || fail 'it landed'
+        status 1 "$C" diff >out 2>err
+        has "$(cat out)" 'A new'
+        has "$(cat err)" 'replaced'
+        rmdir a
+        status 1 "$C" apply 2>err
+        mv b a
+        status 0 "$C" apply
+        [ -e a/new ] || fail 'it did not land'
+}
+
+prefix_of_other_regions() {
+        mkdir other
+        run_dir 0123456789ab
+        mkdir -p "$runs/0123456789ab/upper/1"
+        printf x >"$runs/0123456789ab/upper/1/x"
+        sed -i "s#\"regions\": \[#&{\"index\": 1, \"source\": \"$W/other\", \"target\": \"/srv/other\", \"role\": \"bind\"}, #" \
+                "$runs/0123456789ab/state.json"
+        eq 'A /srv/other/x' "$("$C" diff)"
+        status 0 "$C" apply
+        eq x "$(cat other/x)"
+}
+
+hostile_names() {
+        local name=$'\e]0;x\a\nA fake\xff'
+        run_dir 0123456789ab
+        printf x >"$U/$name"
+        status 0 "$C" diff >out
+        eq 1 "$(wc -l <out)" lines
+        ! LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]' out || fail 'control bytes'
+        "$C" diff -z | tr '\0' '@' >out
+        eq "A $name@" "$(cat out)"
+        "$C" diff --json | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+assert d["run"] == "0123456789ab" and d["changes"][0]["kind"] == "A", d
+assert d["changes"][0]["type"] == "file" and d["changes"][0]["size"] == 1, d' || fail 'JSON'
+        status 0 "$C" apply >out
+        eq 1 "$(wc -l <out)" lines
+        [ -f "$name" ] || fail 'it did not land'
+}
+
+# a link that the work left where its file should land leads nowhere
+links_of_the_work() {
+        mkdir "$T/outside.$$"
+        printf canary >"$T/outside.$$/x"
+        ln -s "$T/outside.$$" d
+        run_dir 0123456789ab
+        mkdir "$U/d"
+        printf evil >"$U/d/x"
+        status 1 "$C" apply
+        eq canary "$(cat "$T/outside.$$/x")"
+        status 0 "$C" apply --force
+        eq canary "$(cat "$T/outside.$$/x")"
+        eq evil "$(cat d/x)"
+        [ ! -L d ] || fail 'still a link'
+        rm -r "$T/outside.$$"
+}
+
+json_of_apply() {
+        sample 0123456789ab
+        mkfifo "$U/fifo"
+        status 1 "$C" apply --json >out 2>err
+        eq '' "$(cat err)" stderr
+        python3 -c 'import json
+d = json.load(open("out"))
+assert d["landed"] == 4 and d["kept"] == 1, d
+assert [c["path"] for c in d["changes"] if "error" in c] == ["fifo"], d' || fail 'JSON'
+        status 1 "$C" apply 2>err
+        has "$(cat err)" 'never lands'
+}
+
+continue_needs_something() {
+        sample 0123456789ab
+        status 1 "$C" apply --continue 2>err
+        has "$(cat err)" 'cut off'
+        printf garbage >"$runs/0123456789ab/journal"
+        status 1 "$C" apply 2>err
+        has "$(cat err)" journal
+        [ -e "$U/new" ] || fail 'lost'
+}
+
+two_at_once() {
+        sample 0123456789ab
+        exec 9<"$runs/0123456789ab"
+        flock 9
+        status 1 "$C" apply 2>err
+        has "$(cat err)" 'another'
+        exec 9<&-
+        status 0 "$C" apply
+}
+
+usage() {
+        for verb in diff apply discard; do
+                status 2 "$C" "$verb" a b 2>err
+                eq 1 "$(wc -l <err)" 'lines on stderr'
+                status 1 "$C" "$verb" no-such-run 2>err
+                eq 1 "$(wc -l <err)" 'lines on stderr'
+        done
+        status 0 "$C" diff 2>/dev/null >out
+        eq '' "$(cat out)"
+        status 1 "$C" apply 2>err
+        has "$(cat err)" 'no run'
+        status 0 env -u XDG_STATE_HOME HOME="$W/none" "$C" diff
+}
+
+# fresh FUNCTION: without the runs of the test before
+fresh() {
+        rm -rf "$XDG_STATE_HOME/cofferdam"
+        mkdir -p "$runs"
+        chmod 700 "$XDG_STATE_HOME/cofferdam" "$runs"
+        "$1"
+}
+
+t 'diff shows each kind, apply lands it' fresh shows_and_lands
+t 'conflicts stay in the run until forced' fresh conflicts_stay
+t 'a run that is to be kept is kept' fresh keep_keeps_the_run
+t 'a run that is alive is only shown' fresh refuses_what_is_alive
+t 'discard throws away' fresh discard_throws_away
+t 'discard of a run without state' fresh discard_without_state
+t 'what no region lands is never dropped' fresh never_drops_what_no_region_lands
+t 'without a name: the latest with changes' fresh takes_the_latest_with_changes
+t 'a replaced source is not written to' fresh source_was_replaced
+t 'paths of other regions carry their target' fresh prefix_of_other_regions
+t 'hostile names' fresh hostile_names
+t 'links of the work lead nowhere' fresh links_of_the_work
+t 'apply --json' fresh json_of_apply
+t 'apply --continue' fresh continue_needs_something
+t 'two at once' fresh two_at_once
+t 'usage' fresh usage
+finish
