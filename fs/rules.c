@@ -81,6 +81,7 @@ struct set {
 struct rule {
         char *text; /* owned */
         enum guard_do action;
+        bool builtin;
 };
 
 struct rules {
@@ -242,6 +243,7 @@ static int add_rule(struct rules *rules, const struct rule_def *def, bool fold, 
         if (!rule->text)
                 return error_set(err, -ENOMEM, "out of memory");
         rule->action = def->action;
+        rule->builtin = def->builtin;
         rules->n_rules++;
         r = pattern_walk(def->path, add_alternative, &c, err);
         if (r < 0)
@@ -460,6 +462,10 @@ const char *rules_text(const struct rules *rules, int index) {
         if (index == LIMIT_RULE)
                 return "(limit)";
         return index < 0 || (size_t) index >= rules->n_rules ? "(default)" : rules->rules[index].text;
+}
+
+bool rules_is_builtin(const struct rules *rules, int index) {
+        return index >= 0 && (size_t) index < rules->n_rules && rules->rules[index].builtin;
 }
 
 int rules_rebase(struct rules *rules, const char *base) {

@@ -101,6 +101,9 @@ struct rules_verdict rules_path(struct rules *rules, const char *path, mode_t ty
 /** rules_text() - the pattern text of rule @index, borrowed; "(default)" for -1, "(limit)" for -2 */
 const char *rules_text(const struct rules *rules, int index);
 
+/** rules_is_builtin() - whether rule @index came from a definition marked as built in */
+bool rules_is_builtin(const struct rules *rules, int index);
+
 #define AUTO_RULES __attribute__((cleanup(auto_rules)))
 static inline void auto_rules(struct rules **p) {
         *p = rules_free(*p);
