@@ -1,0 +1,42 @@
+#include "fs/facts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+
+static struct timespec to_timespec(struct statx_timestamp t) {
+        return (struct timespec){ .tv_sec = t.tv_sec, .tv_nsec = t.tv_nsec };
+}
+
+int facts_at(int dir_fd, const char *name, struct facts *ret) {
+        const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH);
+        struct statx x;
+
+        if (statx(dir_fd, name, flags, STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
+                return -errno;
+        ret->st = (struct stat){
+                .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
+                .st_ino = x.stx_ino,
+                .st_mode = x.stx_mode,
+                .st_nlink = x.stx_nlink,
+                .st_uid = x.stx_uid,
+                .st_gid = x.stx_gid,
+                .st_rdev = makedev(x.stx_rdev_major, x.stx_rdev_minor),
+                .st_size = (off_t) x.stx_size,
+                .st_blksize = (blksize_t) x.stx_blksize,
+                .st_blocks = (blkcnt_t) x.stx_blocks,
+                .st_atim = to_timespec(x.stx_atime),
+                .st_mtim = to_timespec(x.stx_mtime),
+                .st_ctim = to_timespec(x.stx_ctime),
+        };
+        ret->btime_ns = 0;
+        if (x.stx_mask & STATX_BTIME)
+                ret->btime_ns = x.stx_btime.tv_sec * 1000000000 + x.stx_btime.tv_nsec;
+        return 0;
+}
+
+bool facts_same(const struct facts *a, const struct facts *b) {
+        return a->st.st_dev == b->st.st_dev && a->st.st_ino == b->st.st_ino &&
+               (a->st.st_mode & S_IFMT) == (b->st.st_mode & S_IFMT) &&
+               (!a->btime_ns || !b->btime_ns || a->btime_ns == b->btime_ns);
+}

@@ -1,0 +1,23 @@
+/*
+ * facts.h - what a host object is: its attributes and the identity by which it is recognised
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/** struct facts - one statx(2) */
+struct facts {
+        struct stat st;
+        int64_t btime_ns; /* birth time; 0: the file system has none */
+};
+
+/**
+ * facts_at() - look at @name in @dir_fd without following a link; "" is the object open as @dir_fd itself
+ * Return: 0 or -errno.
+ */
+int facts_at(int dir_fd, const char *name, struct facts *ret) __attribute__((warn_unused_result));
+
+/** facts_same() - whether both describe one object: device, inode, type, and birth time where it is known */
+bool facts_same(const struct facts *a, const struct facts *b);

@@ -1,0 +1,243 @@
+/* open files: requests here do not take server.tree except to open and to close */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "fs/handle.h"
+#include "fs/ops.h"
+#include "fs/place.h"
+#include "fs/reply.h"
+#include "fs/upper.h"
+#include "runtime/base/cleanup.h"
+
+bool io_wants_flush(struct server *s, fuse_ino_t ino) {
+        struct node *node = node_get(s->table, ino);
+        const bool wants = node && upper_judged(s, node);
+
+        node_put(s->table, node);
+        return wants;
+}
+
+/* a file without names, opened again through /proc/PID/fd: by way of a descriptor that is open already */
+static int open_nameless(struct server *s, struct node *node, int flags) {
+        char path[sizeof("/proc/self/fd/") + 12];
+        AUTO_FD int any = handle_dup(s, node);
+        int fd;
+
+        if (any < 0)
+                return -ESTALE;
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", any);
+        fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+        return fd < 0 ? -errno : fd;
+}
+
+static int open_object(struct server *s, struct node *node, int flags) {
+        const int fd = place_open(s, node, flags);
+
+        return fd == -ESTALE ? open_nameless(s, node, flags) : fd;
+}
+
+static int truncate_open(struct server *s, struct node *node, int fd, int flags) {
+        AUTO_FD int writable = -1;
+
+        if ((flags & O_ACCMODE) == O_RDONLY) {
+                writable = open_object(s, node, O_WRONLY);
+                if (writable < 0)
+                        return TAKE(writable, -1);
+                fd = writable;
+        }
+        return ftruncate(fd, 0) < 0 ? -errno : 0;
+}
+
+/* Return: 0 and the handle's number, -errno */
+static int open_node(struct server *s, struct node *node, int flags, uint64_t *ret_fh) {
+        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_FD int fd = -1;
+        int r;
+
+        if (!S_ISREG(node->type))
+                return S_ISDIR(node->type) ? -EISDIR : -ENXIO;
+        if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC)) {
+                r = place_admit(s, node, "write");
+                if (r < 0)
+                        return r;
+                if (r == PLACE_COPY_UP && node->layer == NODE_LOWER) {
+                        auto_tree(&hold);
+                        hold = tree_write(s);
+                        r = upper_copy_up(s, node, !(flags & O_TRUNC));
+                        if (r < 0)
+                                return r;
+                }
+        }
+        r = fd = open_object(s, node, handle_flags(s, flags));
+        if (r >= 0 && (flags & O_TRUNC))
+                r = truncate_open(s, node, fd, flags);
+        if (r < 0)
+                return r;
+        *ret_fh = handle_new(s, node, fd, flags);
+        if (!*ret_fh)
+                return -ENOMEM;
+        (void) TAKE_FD(fd);
+        return 0;
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+        struct server *s = fuse_req_userdata(req);
+        struct node *node = node_get(s->table, ino);
+        const bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
+        int r = node ? open_node(s, node, fi->flags, &fi->fh) : -ESTALE;
+
+        /* the kernel compares size and time of what it cached whenever it asks for attributes */
+        fi->keep_cache = 1;
+        fi->noflush = !(r == 0 && writes && upper_judged(s, node));
+        node_put(s->table, node);
+        if (r < 0) {
+                reply_error(req, r);
+        } else if (fuse_reply_open(req, fi) < 0) {
+                AUTO_TREE struct tree_hold hold = tree_read(s);
+
+                handle_free(s, fi->fh);
+        }
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi) {
+        struct server *s = fuse_req_userdata(req);
+        const int fd = handle_fd(s, fi->fh);
+        char *buf = server_reply_buffer(s);
+        size_t done = 0;
+        ssize_t n = 1;
+
+        (void) ino;
+        if (fd < 0 || !buf) {
+                reply_error(req, fd < 0 ? fd : -ENOMEM);
+                return;
+        }
+        if (size > SERVER_IO_MAX)
+                size = SERVER_IO_MAX;
+        while (done < size && n > 0) {
+                n = pread(fd, buf + done, size - done, off + (off_t) done);
+                if (n < 0 && errno == EINTR)
+                        n = 1;
+                else if (n > 0)
+                        done += (size_t) n;
+        }
+        if (n < 0 && done == 0)
+                reply_error(req, -errno);
+        else
+                (void) fuse_reply_buf(req, buf, done);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+              struct fuse_file_info *fi) {
+        struct server *s = fuse_req_userdata(req);
+        const int fd = handle_fd(s, fi->fh);
+        size_t done = 0;
+        int r = fd < 0 ? fd : 0;
+
+        (void) ino;
+        while (r == 0 && done < size) {
+                const ssize_t n = pwrite(fd, data + done, size - done, off + (off_t) done);
+
+                if (n > 0)
+                        done += (size_t) n;
+                else if (n == 0 || errno != EINTR)
+                        r = n == 0 ? -EIO : -errno;
+        }
+        if (done > 0 || r == 0)
+                (void) fuse_reply_write(req, done);
+        else
+                reply_error(req, r);
+}
+
+/* close(2) of a judged file waits here, so that the host has it when close returns; more may be written */
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+        struct server *s = fuse_req_userdata(req);
+        struct node *node = handle_node(s, fi->fh);
+
+        (void) ino;
+        if (node && upper_judged(s, node)) {
+                AUTO_TREE struct tree_hold hold = tree_write(s);
+
+                (void) upper_land(s, node, true);
+        }
+        node_put(s->table, node);
+        reply_error(req, 0);
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
+        struct server *s = fuse_req_userdata(req);
+        struct node *node = handle_node(s, fi->fh);
+        bool last = false;
+
+        (void) ino;
+        {
+                AUTO_TREE struct tree_hold hold = tree_read(s);
+
+                handle_free(s, fi->fh);
+        }
+        if (node && node->layer == NODE_UPPER && upper_judged(s, node)) {
+                AUTO_TREE struct tree_hold hold = tree_write(s);
+
+                table_lock(s->table);
+                last = node->writers == 0;
+                table_unlock(s->table);
+                if (last)
+                        (void) upper_land(s, node, false);
+        }
+        node_put(s->table, node);
+        reply_error(req, 0);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi) {
+        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        int r = fd;
+
+        (void) ino;
+        if (fd >= 0)
+                r = (datasync ? fdatasync(fd) : fsync(fd)) < 0 ? -errno : 0;
+        reply_error(req, r);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi) {
+        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        int r = fd;
+
+        (void) ino;
+        if (fd >= 0)
+                r = fallocate(fd, mode, off, len) < 0 ? -errno : 0;
+        reply_error(req, r);
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi) {
+        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        off_t r;
+
+        (void) ino;
+        /* the descriptor's own offset is used by nothing else */
+        r = fd < 0 ? -1 : lseek(fd, off, whence);
+        if (r < 0)
+                reply_error(req, fd < 0 ? fd : -errno);
+        else
+                (void) fuse_reply_lseek(req, r);
+}
+
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
+                        fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
+                        int flags) {
+        struct server *s = fuse_req_userdata(req);
+        const int in = handle_fd(s, fi_in->fh), out = handle_fd(s, fi_out->fh);
+        ssize_t n;
+
+        (void) ino_in;
+        (void) ino_out;
+        if (in < 0 || out < 0) {
+                reply_error(req, -EBADF);
+                return;
+        }
+        n = copy_file_range(in, &off_in, out, &off_out, len, (unsigned int) flags);
+        if (n < 0)
+                reply_error(req, -errno);
+        else
+                (void) fuse_reply_write(req, (size_t) n);
+}

@@ -1,0 +1,393 @@
+/*
+ * DOC: theory of operation
+ *
+ * The server answers one FUSE mount that shows each region below its root. The work inside reaches a region
+ * by a bind of that subdirectory. There are no states beyond "serving": guard_serve() returns when the kernel
+ * says that the mount is gone, which is when the sandbox's mount namespace ends.
+ *
+ * From kernel to host. A request names a node by number (node.h). A node stands for one host object, known by
+ * region, layer, device, inode and birth time; names lead to it. Nothing is opened by a path: the directory
+ * of a name is an O_PATH descriptor opened beneath its parent's (dirs.h), one component at a time, through no
+ * link, and what was opened is compared with the node before it is used (place.h); another object there is
+ * ESTALE, upon which the kernel looks the path up anew. No descriptor is held per known node: memory grows
+ * with what the kernel remembers, descriptors with what is open (plus at most dirs.max cached directories and
+ * STREAMS_MAX listings).
+ *
+ * Lower and upper. spot.h says what a name is: the upper wins over the lower where it has the name or a
+ * whiteout of it. Rules decide where a change goes (spot_admit(), place_admit()): the lower, the upper, or
+ * nowhere. The upper is consulted only in directories that it has too, so an untouched region costs nothing.
+ * A lower file under a hold is copied up at the first modification and its open descriptors are exchanged in
+ * place (handle.h), so that all openers see one file.
+ *
+ * What the judge accepts (judge.h) lands when nobody has it open for writing: the bytes that were judged are
+ * written to a fresh inode and renamed over the name (upper_land()). The work has never had a descriptor or a
+ * link to that inode; the next open for writing copies it up again. A rename onto a held name copies
+ * likewise.
+ *
+ * Locks: see struct server. The table's mutex is never held across a system call that can block (duplicating
+ * a descriptor is the exception, it does not). server.tree is held across host calls: reading by whatever
+ * goes from names to objects, writing by rename, copy-up and landing. Directories therefore do not change
+ * their rules between the decision and the act: a directory that is renamed to other rules is walked and
+ * moved with everybody else kept out.
+ *
+ * What an attacker controls: every name, content, mode and offset in a request, the order and number of
+ * requests, and all of the lower and upper but the attributes user.cofferdam.* and user.overlay.*. Not the
+ * numbers of nodes and handles, which the kernel hands back; they are checked all the same. The host's other
+ * processes may change the lower at any time; that must never lead to an object outside the pinned directory,
+ * and never to a write past a rule by the work alone.
+ *
+ * Limits: NODE_DEPTH_MAX levels; held paths of at most PATH_MAX bytes; a rule is judged by the names that
+ * were looked up: a hard link that the host made before the run, between an allowed and a held name, is
+ * recognised once both names were seen. Held directories that exist on the host are not renamed (EXDEV).
+ * POSIX ACLs are not shown; the host enforces them.
+ *
+ * Left to the kernel: permission checks (default_permissions), flock, POSIX and OFD locks (one mount, one
+ * kernel: no other holder exists), the caches of names, attributes and pages.
+ */
+#include "fs/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fuse.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fs/attr.h"
+#include "fs/handle.h"
+#include "fs/names.h"
+#include "fs/ops.h"
+#include "fs/streams.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+enum { DIRS_MAX = 512, DIRS_MIN = 8, EXCLUSIVE_TIMEOUT_S = 86400, BACKGROUND_MAX = 64 };
+
+/* ---- INIT ---- */
+
+static bool take(struct fuse_conn_info *conn, unsigned int cap) {
+        if (!(conn->capable & cap))
+                return false;
+        conn->want |= cap;
+        return true;
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn) {
+        struct server *s = userdata;
+
+        conn->max_write = SERVER_IO_MAX;
+        conn->max_background = BACKGROUND_MAX;
+        conn->time_gran = 1;
+        (void) take(conn, FUSE_CAP_PARALLEL_DIROPS);
+        (void) take(conn, FUSE_CAP_ATOMIC_O_TRUNC);
+        (void) take(conn, FUSE_CAP_CACHE_SYMLINKS);
+        (void) take(conn, FUSE_CAP_READDIRPLUS);
+        (void) take(conn, FUSE_CAP_READDIRPLUS_AUTO);
+        /* copying once is cheaper than a pipe here: see docs/benchmarks.md */
+        conn->want &= ~(unsigned int) (FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+        s->writeback = s->config->exclusive && take(conn, FUSE_CAP_WRITEBACK_CACHE);
+        s->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
+}
+
+/*
+ * FUSE_HANDLE_KILLPRIV_V2 (protocol 7.33) spares a GETXATTR before each write, which makes small writes ten
+ * times faster. libfuse before 3.17 has no name for it, so the bit goes into its answer on the way out. The
+ * promise it makes is kept by the host: the server has no CAP_FSETID, so writing, truncating and changing
+ * owner clear set-id bits there, and file capabilities cannot be set here at all.
+ */
+static ssize_t channel_read(int fd, void *buf, size_t len, void *userdata) {
+        struct server *s = userdata;
+        const struct worker *w = pthread_getspecific(s->worker);
+        const struct fuse_in_header *in = buf;
+        const struct fuse_init_in *init = (const struct fuse_init_in *) (in + 1);
+        const ssize_t n = read(w ? w->fd : fd, buf, len);
+
+        if (n >= (ssize_t) (sizeof(*in) + offsetof(struct fuse_init_in, flags) + sizeof(init->flags)) &&
+            in->opcode == FUSE_INIT) {
+                s->offered = init->flags;
+                s->init = in->unique;
+        }
+        return n;
+}
+
+static ssize_t channel_write(int fd, struct iovec *iov, int count, void *userdata) {
+        struct server *s = userdata;
+        const struct worker *w = pthread_getspecific(s->worker);
+        const struct fuse_out_header *out = iov[0].iov_base;
+
+        if (s->init && out->unique == s->init) {
+                s->init = 0;
+                if (out->error == 0 && count == 2 &&
+                    iov[1].iov_len >= offsetof(struct fuse_init_out, flags) + sizeof(uint32_t)) {
+                        struct fuse_init_out *answer = iov[1].iov_base;
+
+                        answer->flags |= (uint32_t) s->offered & FUSE_HANDLE_KILLPRIV_V2;
+                }
+        }
+        return writev(w ? w->fd : fd, iov, count);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+        .init = op_init,
+        .lookup = op_lookup,
+        .forget = op_forget,
+        .forget_multi = op_forget_multi,
+        .getattr = op_getattr,
+        .setattr = op_setattr,
+        .readlink = op_readlink,
+        .mknod = op_mknod,
+        .mkdir = op_mkdir,
+        .unlink = op_unlink,
+        .rmdir = op_rmdir,
+        .symlink = op_symlink,
+        .rename = op_rename,
+        .link = op_link,
+        .open = op_open,
+        .read = op_read,
+        .write = op_write,
+        .flush = op_flush,
+        .release = op_release,
+        .fsync = op_fsync,
+        .opendir = op_opendir,
+        .readdir = op_readdir,
+        .readdirplus = op_readdirplus,
+        .fsyncdir = op_fsyncdir,
+        .statfs = op_statfs,
+        .setxattr = op_setxattr,
+        .getxattr = op_getxattr,
+        .listxattr = op_listxattr,
+        .removexattr = op_removexattr,
+        .create = op_create,
+        .fallocate = op_fallocate,
+        .lseek = op_lseek,
+        .copy_file_range = op_copy_file_range,
+};
+
+/* ---- workers ---- */
+
+char *server_reply_buffer(struct server *s) {
+        struct worker *w = pthread_getspecific(s->worker);
+
+        if (w && !w->reply)
+                w->reply = malloc(SERVER_IO_MAX);
+        return w ? w->reply : NULL;
+}
+
+/* a channel of its own spares the threads a common lock in the kernel; without one they share */
+static int clone_channel(int fuse_fd) {
+        uint32_t master = (uint32_t) fuse_fd;
+        AUTO_FD int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+        if (fd < 0 || ioctl(fd, FUSE_DEV_IOC_CLONE, &master) < 0)
+                return fcntl(fuse_fd, F_DUPFD_CLOEXEC, 3);
+        return TAKE_FD(fd);
+}
+
+static void *work(void *arg) {
+        struct worker *w = arg;
+        struct fuse_session *se = w->server->session;
+
+        (void) pthread_setspecific(w->server->worker, w);
+        while (!fuse_session_exited(se)) {
+                const int r = fuse_session_receive_buf(se, &w->request);
+
+                if (r == -EINTR || r == -EAGAIN)
+                        continue;
+                if (r <= 0)
+                        break;
+                fuse_session_process_buf(se, &w->request);
+        }
+        fuse_session_exit(se);
+        free(TAKE_PTR(w->request.mem));
+        free(TAKE_PTR(w->reply));
+        return NULL;
+}
+
+static int run_workers(struct server *s, int fuse_fd) {
+        struct worker workers[SERVER_WORKERS] = { 0 };
+        size_t n = 0;
+        int r = 0;
+
+        for (size_t i = 0; i < SERVER_WORKERS; i++)
+                workers[i] = (struct worker){ .server = s, .fd = i ? clone_channel(fuse_fd) : fuse_fd };
+        for (n = 1; n < SERVER_WORKERS; n++) {
+                if (workers[n].fd < 0)
+                        break;
+                r = pthread_create(&workers[n].thread, NULL, work, &workers[n]);
+                if (r != 0)
+                        break; /* fewer will do */
+        }
+        (void) work(&workers[0]);
+        for (size_t i = 1; i < n; i++)
+                (void) pthread_join(workers[i].thread, NULL);
+        for (size_t i = 1; i < SERVER_WORKERS; i++)
+                workers[i].fd = fd_close(workers[i].fd);
+        return 0;
+}
+
+/* ---- setting up ---- */
+
+static size_t dirs_limit(void) {
+        struct rlimit lim;
+        size_t max;
+
+        if (getrlimit(RLIMIT_NOFILE, &lim) < 0)
+                return DIRS_MIN;
+        if (lim.rlim_cur < lim.rlim_max) {
+                lim.rlim_cur = lim.rlim_max;
+                (void) setrlimit(RLIMIT_NOFILE, &lim);
+                (void) getrlimit(RLIMIT_NOFILE, &lim);
+        }
+        max = lim.rlim_cur / 4 < DIRS_MAX ? (size_t) lim.rlim_cur / 4 : DIRS_MAX;
+        return max < DIRS_MIN ? DIRS_MIN : max;
+}
+
+/* the region's path on the host when it is the same inside, else NULL */
+static char *host_path(const struct region *region) {
+        char link[sizeof("/proc/self/fd/") + 12], path[PATH_MAX];
+        ssize_t n;
+
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", region->root_fd);
+        n = readlink(link, path, sizeof(path) - 1);
+        if (n <= 0)
+                return NULL;
+        path[n] = '\0';
+        return region->name && strcmp(region->name, path) == 0 ? strdup(path) : NULL;
+}
+
+static bool is_used(int upper_fd) {
+        AUTO_NAMES struct names names = { 0 };
+        AUTO_FD int fd = upper_fd < 0 ? -1 : open_beneath(upper_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+
+        return upper_fd >= 0 && (fd < 0 || names_read(fd, &names) < 0 || names.n > 0);
+}
+
+static int init_regions(struct server *s, struct error *err) {
+        const size_t n = s->config->n_regions;
+        AUTO_FREE struct facts *roots = calloc(n + 1, sizeof(*roots));
+        int r;
+
+        s->gauges = calloc(n + 1, sizeof(*s->gauges));
+        s->hosts = calloc(n + 1, sizeof(char *));
+        s->rules = calloc(n + 1, sizeof(struct rules *));
+        if (!roots || !s->gauges || !s->hosts || !s->rules)
+                return error_set(err, -ENOMEM, "out of memory");
+        for (size_t i = 0; i < n; i++) {
+                const struct region *region = &s->config->regions[i];
+
+                r = facts_at(region->root_fd, "", &roots[i]);
+                if (r < 0)
+                        return error_set(err, r, "region '%s': %s", region->name, strerror(-r));
+                s->rules[i] = region->rules;
+                s->hosts[i] = host_path(region);
+                s->gauges[i].epoch = 1;
+                s->gauges[i].used = is_used(region->upper_fd);
+        }
+        r = table_new(s->rules, roots, n, &s->table);
+        if (r < 0)
+                return error_set(err, r, "out of memory");
+        s->table->dirs.max = dirs_limit();
+        return 0;
+}
+
+static void init_locks(struct server *s) {
+        pthread_rwlockattr_t attr;
+
+        (void) pthread_rwlockattr_init(&attr);
+        (void) pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+        (void) pthread_rwlock_init(&s->tree, &attr);
+        (void) pthread_rwlockattr_destroy(&attr);
+        notices_init(&s->notices);
+}
+
+static int init_server(struct server *s, const struct guard_config *config, struct error *err) {
+        int r;
+
+        s->config = config;
+        s->timeout_s = config->exclusive ? EXCLUSIVE_TIMEOUT_S : config->timeout_ms / 1000.0;
+        init_locks(s);
+        if (pthread_key_create(&s->worker, NULL) != 0)
+                return error_set(err, -EAGAIN, "thread keys are used up");
+        r = attr_init(&s->ids, config);
+        if (r < 0)
+                return error_set(err, r, "supplementary groups: %s", strerror(-r));
+        s->streams = streams_new();
+        return s->streams ? init_regions(s, err) : error_set(err, -ENOMEM, "out of memory");
+}
+
+static void free_handles(struct server *s) {
+        for (uint64_t id = SLOTS_FIRST; id < s->handles.n + SLOTS_FIRST; id++)
+                handle_free(s, id);
+        slots_deinit(&s->handles);
+}
+
+static void deinit_server(struct server *s) {
+        if (s->table)
+                free_handles(s);
+        s->table = table_free(s->table);
+        s->streams = streams_free(s->streams);
+        for (size_t i = 0; s->hosts && i < s->config->n_regions; i++)
+                free(s->hosts[i]);
+        free(s->hosts);
+        free(s->rules);
+        free(s->gauges);
+        attr_deinit(&s->ids);
+        notices_deinit(&s->notices);
+        (void) pthread_rwlock_destroy(&s->tree);
+        (void) pthread_key_delete(s->worker);
+}
+
+static void discard_log(enum fuse_log_level level, const char *fmt, va_list ap) {
+        (void) level;
+        (void) fmt;
+        (void) ap;
+}
+
+/* what is process-wide; the process serves nothing else */
+static void settle_process(void) {
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+        (void) umask(0); /* the kernel has applied the work's */
+        (void) sigaction(SIGPIPE, &ignore, NULL);
+        (void) sigaction(SIGXFSZ, &ignore, NULL);   /* RLIMIT_FSIZE: EFBIG is an answer, dying is not */
+        (void) mallopt(M_MMAP_THRESHOLD, 64 << 20); /* page faults cost more than memory kept */
+        (void) mallopt(M_ARENA_MAX, 2);
+        fuse_set_log_func(discard_log);
+}
+
+int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err) {
+        static const struct fuse_custom_io io = { .read = channel_read, .writev = channel_write };
+        char name[] = "cofferdam";
+        char *argv[] = { name, NULL };
+        struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+        struct server s = { 0 };
+        int r;
+
+        settle_process();
+        r = init_server(&s, config, err);
+        if (r == 0) {
+                s.session = fuse_session_new(&args, &operations, sizeof(operations), &s);
+                if (!s.session)
+                        r = error_set(err, -ENOMEM, "libfuse cannot make a session");
+        }
+        if (r == 0) {
+                r = fuse_session_custom_io(s.session, &io, fuse_fd);
+                if (r < 0)
+                        r = error_set(err, r, "libfuse cannot take the descriptor: %s", strerror(-r));
+        }
+        if (r < 0)
+                (void) fd_close(fuse_fd);
+        else
+                r = run_workers(&s, fuse_fd);
+        if (s.session)
+                fuse_session_destroy(s.session); /* closes the descriptor */
+        deinit_server(&s);
+        return r;
+}

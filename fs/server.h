@@ -1,0 +1,97 @@
+/*
+ * server.h - what the modules of the FUSE server share; private to fs/
+ */
+#pragma once
+
+#define FUSE_USE_VERSION 314
+
+#include <fuse3/fuse_lowlevel.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "fs/guard.h"
+#include "fs/node.h"
+#include "fs/notice.h"
+
+struct streams;
+
+/** struct upper_gauge - what is known of a region's upper without looking */
+struct upper_gauge {
+        atomic_bool used;           /* false: it is empty, nothing has to be looked up in it */
+        atomic_uint_fast32_t epoch; /* changes when directories appear in it or go; never 0 */
+};
+
+/** struct idmap - who the caller is, outside and inside */
+struct idmap {
+        uid_t host_uid, inside_uid, foreign_uid;
+        gid_t host_gid, inside_gid, foreign_gid;
+        gid_t *groups; /* supplementary, owned */
+        size_t n_groups;
+};
+
+/** struct worker - one thread: its channel to the kernel and its buffers */
+struct worker {
+        struct server *server;
+        pthread_t thread;
+        int fd;
+        struct fuse_buf request;
+        char *reply; /* owned, SERVER_IO_MAX bytes, allocated at the first read */
+};
+
+enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 4 };
+
+/**
+ * struct server - one mounted file system
+ *
+ * Locks, in this order: @tree, then the table's, then those of rules, streams and notices (leaves). @tree is
+ * held for reading by every request that goes from names to host objects and for writing by what moves names
+ * (rename, copy-up, landing); requests on open handles do not take it.
+ */
+struct server {
+        const struct guard_config *config;
+        struct table *table;
+        struct rules **rules;       /* per region; entries borrowed */
+        struct slots handles;       /* under the table's lock */
+        struct upper_gauge *gauges; /* per region */
+        char **hosts; /* per region: absolute path of its root when it is the same inside, else NULL */
+        struct streams *streams; /* owned */
+        struct notices notices;
+        struct idmap ids;
+        pthread_rwlock_t tree;
+        pthread_key_t worker; /* struct worker of this thread */
+        struct fuse_session *session;
+        double timeout_s;
+        bool writeback;               /* the kernel collects writes */
+        bool no_opendir;              /* the kernel can do without OPENDIR */
+        atomic_uint_fast64_t init;    /* unique number of the INIT request until it is answered, else 0 */
+        atomic_uint_fast32_t offered; /* its flags */
+};
+
+static inline const struct region *server_region(const struct server *s, uint32_t index) {
+        return &s->config->regions[index];
+}
+
+/** server_reply_buffer() - SERVER_IO_MAX bytes of the calling worker's own; NULL when out of memory */
+char *server_reply_buffer(struct server *s);
+
+/** struct tree_hold - owner of a hold on server.tree */
+struct tree_hold {
+        pthread_rwlock_t *lock;
+};
+static inline void auto_tree(struct tree_hold *h) {
+        if (h->lock)
+                (void) pthread_rwlock_unlock(h->lock);
+        h->lock = NULL;
+}
+static inline struct tree_hold tree_read(struct server *s) {
+        (void) pthread_rwlock_rdlock(&s->tree);
+        return (struct tree_hold){ &s->tree };
+}
+static inline struct tree_hold tree_write(struct server *s) {
+        (void) pthread_rwlock_wrlock(&s->tree);
+        return (struct tree_hold){ &s->tree };
+}
+#define AUTO_TREE __attribute__((cleanup(auto_tree)))

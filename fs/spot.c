@@ -1,0 +1,223 @@
+#include "fs/spot.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/attr.h"
+#include "fs/upper.h"
+#include "runtime/base/cleanup.h"
+
+static int check_name(const char *name) {
+        const size_t len = strlen(name);
+
+        if (len == 0 || strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+                return -EINVAL;
+        return len > NODE_NAME_MAX ? -ENAMETOOLONG : 0;
+}
+
+static int find_state(struct spot *spot) {
+        struct table *t = spot->server->table;
+        struct rules *rules = spot->region->rules;
+        rules_state dir = RULES_ROOT;
+        int r;
+
+        if (!rules)
+                return 0;
+        table_lock(t);
+        r = node_state(t, spot->parent, &dir);
+        table_unlock(t);
+        if (r == 0)
+                spot->state = rules_step(rules, dir, spot->name, strlen(spot->name));
+        return r;
+}
+
+struct rules_verdict spot_verdict(const struct spot *spot, mode_t type) {
+        if (!spot->region->rules)
+                return (struct rules_verdict){ .action = GUARD_ALLOW, .rule = -1 };
+        return rules_verdict(spot->region->rules, spot->state, type);
+}
+
+static int open_dirs(struct spot *spot) {
+        struct server *s = spot->server;
+        int r;
+
+        if (spot->parent->layer == NODE_UPPER)
+                return dirs_get(s, spot->parent, &spot->upper);
+        r = dirs_get(s, spot->parent, &spot->lower);
+        if (r < 0 || !upper_has(s, spot->parent))
+                return r;
+        r = upper_open_node(s, spot->parent);
+        if (r < 0)
+                return r == -ENOENT ? 0 : r;
+        spot->upper = r;
+        spot->upper_owned = true;
+        return 0;
+}
+
+int spot_open(struct server *s, uint64_t parent_id, const char *name, struct spot *ret) {
+        int r;
+
+        ret->server = s;
+        ret->name = name;
+        r = check_name(name);
+        if (r < 0)
+                return r;
+        ret->parent = node_get(s->table, parent_id);
+        if (!ret->parent)
+                return -ESTALE;
+        ret->region = server_region(s, ret->parent->region);
+        r = find_state(ret);
+        if (r < 0)
+                return r;
+        r = open_dirs(ret);
+        if (r < 0 || ret->upper < 0)
+                return r;
+        return layer_lookup(ret->upper, name, &ret->kind, NULL);
+}
+
+void spot_close(struct spot *spot) {
+        if (!spot->parent)
+                return;
+        if (spot->upper_owned)
+                spot->upper = fd_close(spot->upper);
+        if (spot->lower >= 0 || spot->upper >= 0)
+                dirs_put(spot->server, spot->parent);
+        node_put(spot->server->table, spot->parent);
+        *spot = (struct spot) SPOT_INIT;
+}
+
+bool spot_in_lower(const struct spot *spot, struct facts *ret) {
+        return spot->lower >= 0 && facts_at(spot->lower, spot->name, ret) == 0;
+}
+
+static int look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer) {
+        int r;
+
+        *ret_layer = NODE_UPPER;
+        if (spot->kind == LAYER_FILE || spot->kind == LAYER_OPAQUE_DIR)
+                return facts_at(spot->upper, spot->name, ret);
+        if (spot->kind == LAYER_DIR && !(spot_in_lower(spot, ret) && S_ISDIR(ret->st.st_mode)))
+                return facts_at(spot->upper, spot->name, ret);
+        *ret_layer = NODE_LOWER;
+        if (spot->kind == LAYER_DIR)
+                return 0; /* merged; @ret is filled already */
+        if (spot->kind == LAYER_WHITEOUT || spot->lower < 0)
+                return -ENOENT;
+        r = facts_at(spot->lower, spot->name, ret);
+        return r == -ENOTDIR ? -ENOENT : r;
+}
+
+int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer) {
+        const int r = look(spot, ret, ret_layer);
+
+        if (r == 0 && spot_verdict(spot, ret->st.st_mode).action == GUARD_HIDE)
+                return -ENOENT;
+        return r;
+}
+
+int spot_path(const struct spot *spot, struct buf *out) {
+        struct table *t = spot->server->table;
+        size_t before = out->len;
+        int r;
+
+        table_lock(t);
+        r = node_path(t, spot->parent, out);
+        table_unlock(t);
+        if (r == 0 && out->len > before)
+                r = buf_str(out, "/");
+        return r < 0 ? r : buf_str(out, spot->name);
+}
+
+static void tell(const struct spot *spot, int rule, enum guard_notice_type type, const char *op) {
+        AUTO_BUF struct buf path = { 0 };
+        struct guard_notice n = { .type = type, .region = spot->parent->region };
+
+        if (spot_path(spot, &path) < 0)
+                return;
+        (void) snprintf(n.op, sizeof(n.op), "%s", op);
+        (void) snprintf(n.rule, sizeof(n.rule), "%s",
+                        spot->region->rules ? rules_text(spot->region->rules, rule) : "");
+        (void) snprintf(n.path, sizeof(n.path), "%s", buf_cstr(&path));
+        notice_post(&spot->server->notices, spot->server->config->notice_fd, &n);
+}
+
+int spot_admit(const struct spot *spot, mode_t type, const char *op) {
+        const struct rules_verdict v = spot_verdict(spot, type);
+
+        if (spot->region->kind == REGION_RO)
+                return -EROFS;
+        if (v.action == GUARD_PROTECT || v.action == GUARD_HIDE) {
+                tell(spot, v.rule, NOTICE_DENIED, op);
+                return v.action == GUARD_HIDE ? -EACCES : -EROFS;
+        }
+        /* what the upper has replaced stays there; so does what is below a directory the lower lacks */
+        if (v.action == GUARD_ALLOW && spot->lower >= 0 &&
+            (spot->kind == LAYER_ABSENT || (spot->kind == LAYER_DIR && S_ISDIR(type))))
+                return SPOT_LOWER;
+        if (strncmp(spot->name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0)
+                return -EACCES;
+        if (spot->region->upper_fd < 0) {
+                tell(spot, v.rule, NOTICE_DENIED, op);
+                return -EROFS;
+        }
+        tell(spot, v.rule, NOTICE_HELD, op);
+        return SPOT_UPPER;
+}
+
+int spot_upper_dir(struct spot *spot) {
+        int fd;
+
+        if (spot->upper >= 0)
+                return spot->upper;
+        fd = upper_make_dir(spot->server, spot->parent);
+        if (fd < 0)
+                return fd;
+        spot->upper = fd;
+        spot->upper_owned = true;
+        return fd;
+}
+
+int spot_enter(const struct spot *spot, const struct facts *facts, enum node_layer layer,
+               struct fuse_entry_param *ret) {
+        struct server *s = spot->server;
+        struct facts merged = *facts;
+        uint64_t ino = 0;
+        const uint64_t id = node_enter(s->table, spot->parent, spot->name, facts, layer, &ino);
+
+        if (!id)
+                return -ENOMEM;
+        if (layer == NODE_LOWER && spot->kind == LAYER_DIR) {
+                struct node *node = node_get(s->table, id);
+
+                attr_merge(s, node, &merged);
+                node_put(s->table, node);
+        }
+        *ret = (struct fuse_entry_param){
+                .ino = id,
+                .attr_timeout = s->timeout_s,
+                .entry_timeout = s->timeout_s,
+        };
+        attr_fill(&s->ids, &merged, ino, &ret->attr);
+        return 0;
+}
+
+void spot_gone(const struct spot *spot, const struct facts *was) {
+        struct table *t = spot->server->table;
+        const bool gone = was && (S_ISDIR(was->st.st_mode) || was->st.st_nlink <= 1);
+        struct node *node;
+
+        table_lock(t);
+        node = node_child(t, spot->parent, spot->name);
+        if (node && gone && was->st.st_ino == node->host && was->st.st_dev == node->dev) {
+                if (!node->handles && !node->last && (node->last = malloc(sizeof(*node->last)))) {
+                        attr_fill(&spot->server->ids, was, node->ino, node->last);
+                        node->last->st_nlink = 0;
+                }
+                node_unname(t, spot->parent, spot->name, true);
+        } else {
+                node_unname(t, spot->parent, spot->name, false);
+        }
+        table_unlock(t);
+}

@@ -1,0 +1,156 @@
+#include "fs/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fs/names.h"
+#include "fs/upper.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
+
+static int open_list(int dir_fd, const char *name) {
+        return dir_fd < 0 ? -ENOENT : open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
+static bool is_temp(const char *name) {
+        return strncmp(name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0;
+}
+
+/* whether the upper directory shows something of its own. Return: 1, 0, -errno. */
+static int upper_shows(int upper_fd) {
+        AUTO_NAMES struct names names = { 0 };
+        int r = names_read(upper_fd, &names);
+
+        for (size_t i = 0; r == 0 && i < names.n; i++) {
+                enum layer_kind kind = LAYER_ABSENT;
+
+                if (is_temp(names.v[i]))
+                        continue;
+                r = layer_lookup(upper_fd, names.v[i], &kind, NULL);
+                if (r == 0 && kind != LAYER_WHITEOUT && kind != LAYER_ABSENT)
+                        r = 1;
+        }
+        return r;
+}
+
+/* whether the lower directory has an entry that the upper does not delete */
+static int lower_shows(int lower_fd, int upper_fd) {
+        AUTO_NAMES struct names names = { 0 };
+        int r = names_read(lower_fd, &names);
+
+        for (size_t i = 0; r == 0 && i < names.n; i++) {
+                enum layer_kind kind = LAYER_ABSENT;
+
+                if (upper_fd >= 0)
+                        r = layer_lookup(upper_fd, names.v[i], &kind, NULL);
+                if (r == 0 && kind != LAYER_WHITEOUT)
+                        r = 1;
+        }
+        return r;
+}
+
+int tree_is_empty(const struct spot *spot) {
+        const bool merged = spot->kind == LAYER_ABSENT || spot->kind == LAYER_DIR;
+        AUTO_FD int upper = spot->kind == LAYER_ABSENT ? -1 : open_list(spot->upper, spot->name);
+        AUTO_FD int lower = merged ? open_list(spot->lower, spot->name) : -1;
+        int r = 0;
+
+        if (upper >= 0)
+                r = upper_shows(upper);
+        if (r == 0 && lower >= 0)
+                r = lower_shows(lower, upper);
+        return r < 0 ? r : !r;
+}
+
+int tree_purge_upper(const struct spot *spot) {
+        AUTO_NAMES struct names names = { 0 };
+        AUTO_FD int fd = open_list(spot->upper, spot->name);
+        int r;
+
+        if (fd < 0)
+                return fd == -ENOENT ? 0 : TAKE(fd, -1);
+        r = names_read(fd, &names);
+        for (size_t i = 0; r == 0 && i < names.n; i++)
+                if (unlinkat(fd, names.v[i], 0) < 0)
+                        r = errno == EISDIR || errno == EPERM ? -ENOTEMPTY : -errno;
+        if (r == 0 && unlinkat(spot->upper, spot->name, AT_REMOVEDIR) < 0)
+                r = -errno;
+        upper_changed(spot->server, spot->parent->region);
+        return r;
+}
+
+/** struct comparing - a walk for tree_same_rules() */
+struct comparing {
+        struct rules *rules;
+        unsigned int left; /* entries that may still be looked at */
+};
+
+static int compare(struct comparing *c, int dir_fd, rules_state from, rules_state to, unsigned int depth);
+
+static int compare_entry(struct comparing *c, int dir_fd, const char *name, rules_state from, rules_state to,
+                         unsigned int depth) {
+        const size_t len = strlen(name);
+        const rules_state a = rules_step(c->rules, from, name, len), b = rules_step(c->rules, to, name, len);
+        struct facts facts;
+        int r;
+
+        if (a == b)
+                return 1; /* and everything below */
+        r = facts_at(dir_fd, name, &facts);
+        if (r < 0)
+                return r;
+        if (rules_verdict(c->rules, a, facts.st.st_mode).action !=
+            rules_verdict(c->rules, b, facts.st.st_mode).action)
+                return 0;
+        if (!S_ISDIR(facts.st.st_mode))
+                return 1;
+        {
+                AUTO_FD int fd = open_list(dir_fd, name);
+
+                return fd < 0 ? TAKE(fd, -1) : compare(c, fd, a, b, depth + 1);
+        }
+}
+
+static int compare(struct comparing *c, int dir_fd, rules_state from, rules_state to, unsigned int depth) {
+        AUTO_NAMES struct names names = { 0 };
+        int r = 1;
+
+        if (depth >= TREE_WALK_DEPTH)
+                return 0;
+        r = names_read(dir_fd, &names);
+        if (r < 0)
+                return r;
+        r = 1;
+        for (size_t i = 0; r == 1 && i < names.n; i++) {
+                if (c->left-- == 0)
+                        return 0;
+                r = compare_entry(c, dir_fd, names.v[i], from, to, depth);
+        }
+        return r;
+}
+
+int tree_same_rules(const struct spot *from, const struct spot *to) {
+        struct comparing c = { .rules = from->region->rules, .left = TREE_WALK_MAX };
+        int r = 1;
+
+        if (!c.rules || from->state == to->state)
+                return 1;
+        {
+                AUTO_FD int fd = open_list(from->lower, from->name);
+
+                if (fd >= 0)
+                        r = compare(&c, fd, from->state, to->state, 0);
+                else if (fd != -ENOENT)
+                        return TAKE(fd, -1);
+        }
+        if (r == 1 && from->kind == LAYER_DIR) {
+                AUTO_FD int fd = open_list(from->upper, from->name);
+
+                if (fd >= 0)
+                        r = compare(&c, fd, from->state, to->state, 0);
+        }
+        return r;
+}

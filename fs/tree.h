@@ -1,0 +1,24 @@
+/*
+ * tree.h - questions about directories that span lower and upper
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "fs/spot.h"
+
+/** tree_is_empty() - whether the directory @spot leads to shows no entry. Return: 1, 0, -errno. */
+int tree_is_empty(const struct spot *spot) __attribute__((warn_unused_result));
+
+/** tree_purge_upper() - remove the upper directory at @spot, which holds nothing but whiteouts. Return: 0 or
+ * -errno. */
+int tree_purge_upper(const struct spot *spot) __attribute__((warn_unused_result));
+
+/**
+ * tree_same_rules() - whether every object below the directory at @from would have the same verdict below @to
+ * Looks at lower and upper, at most TREE_WALK_MAX entries. Return: 1, 0 (some differ, or too many to look
+ * at), -errno.
+ */
+int tree_same_rules(const struct spot *from, const struct spot *to) __attribute__((warn_unused_result));
+
+enum { TREE_WALK_MAX = 200000, TREE_WALK_DEPTH = 512 };

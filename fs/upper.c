@@ -1,0 +1,359 @@
+#include "fs/upper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "fs/attr.h"
+#include "fs/handle.h"
+#include "fs/judge.h"
+#include "fs/place.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+void upper_temp_name(char ret[UPPER_TEMP_SIZE]) {
+        uint64_t nonce = 0;
+
+        /* it need not be secret: names are made with O_EXCL, in directories that only we or the host write to
+         */
+        if (getrandom(&nonce, sizeof(nonce), GRND_NONBLOCK) != sizeof(nonce))
+                nonce = clock_ns();
+        (void) snprintf(ret, UPPER_TEMP_SIZE, LAYER_TEMP_PREFIX "%016" PRIx64, nonce);
+}
+
+static int path_of(struct server *s, const struct node *node, struct buf *out) {
+        int r;
+
+        table_lock(s->table);
+        r = node_path(s->table, node, out);
+        table_unlock(s->table);
+        return r;
+}
+
+int upper_open_node(struct server *s, struct node *node) {
+        const struct region *region = server_region(s, node->region);
+        AUTO_BUF struct buf path = { 0 };
+        int r;
+
+        if (region->upper_fd < 0)
+                return -ENOENT;
+        r = path_of(s, node, &path);
+        if (r < 0)
+                return r;
+        return open_beneath(region->upper_fd, path.len ? path.data : ".", O_PATH | O_DIRECTORY, 0);
+}
+
+bool upper_has(struct server *s, struct node *dir) {
+        const struct upper_gauge *g = &s->gauges[dir->region];
+        const uint32_t epoch = (uint32_t) g->epoch;
+        bool known, has;
+
+        if (!g->used || dir->layer == NODE_UPPER)
+                return false;
+        table_lock(s->table);
+        known = dir->upper_epoch == epoch;
+        has = dir->has_upper;
+        table_unlock(s->table);
+        if (!known) {
+                AUTO_FD int fd = upper_open_node(s, dir);
+
+                has = fd >= 0;
+                table_lock(s->table);
+                dir->has_upper = has;
+                dir->upper_epoch = epoch;
+                table_unlock(s->table);
+        }
+        return has;
+}
+
+void upper_changed(struct server *s, uint32_t region) {
+        struct upper_gauge *g = &s->gauges[region];
+
+        g->used = true;
+        if ((uint32_t) ++g->epoch == 0)
+                g->epoch = 1;
+}
+
+int upper_make_dir(struct server *s, struct node *dir) {
+        const struct region *region = server_region(s, dir->region);
+        AUTO_BUF struct buf path = { 0 };
+        int fd, r;
+
+        if (region->upper_fd < 0 || region->is_file)
+                return -EROFS;
+        fd = upper_open_node(s, dir);
+        if (fd >= 0)
+                return fd;
+        r = path_of(s, dir, &path);
+        if (r < 0)
+                return r;
+        fd = layer_open_dir(region->upper_fd, region->root_fd, buf_cstr(&path));
+        if (fd >= 0)
+                upper_changed(s, dir->region);
+        return fd;
+}
+
+/* the name under which the strictest rule applies; its parent is referenced */
+static int ruled_name(struct server *s, struct node *node, struct place *ret, enum guard_do *ret_action) {
+        struct name *name = NULL;
+        struct rules_verdict v;
+
+        table_lock(s->table);
+        v = node_verdict(s->table, node, &name);
+        if (name) {
+                memcpy(ret->name, name->text, name->len + 1U);
+                ret->parent = name->parent;
+                ret->parent->refs++;
+        }
+        table_unlock(s->table);
+        *ret_action = v.action;
+        return name ? 0 : -ESTALE;
+}
+
+/* the node is the upper object @name in @dir_fd from now on */
+static int rebase(struct server *s, struct node *node, enum node_layer layer, int dir_fd,
+                  const struct place *where) {
+        struct facts facts;
+        struct name *keep = NULL;
+        int r = facts_at(dir_fd, where->name, &facts);
+
+        if (r < 0)
+                return r;
+        table_lock(s->table);
+        for (struct name *n = node->names; n; n = n->next)
+                if (n->parent == where->parent && strcmp(n->text, where->name) == 0)
+                        keep = n;
+        if (keep)
+                node_keep_name(s->table, node, keep);
+        node_rebase(s->table, node, layer, &facts);
+        table_unlock(s->table);
+        handle_repoint(s, node, dir_fd, where->name);
+        return 0;
+}
+
+static int copy_up(struct server *s, struct node *node, bool with_data, const struct place *where) {
+        const bool regular = S_ISREG(node->type);
+        AUTO_FD int lower = place_open(s, node, regular ? O_RDONLY : O_PATH);
+        AUTO_FD int dir = -1;
+        int r;
+
+        if (lower < 0)
+                return TAKE(lower, -1);
+        dir = upper_make_dir(s, where->parent);
+        if (dir < 0)
+                return TAKE(dir, -1);
+        r = layer_copy_up(lower, dir, where->name, with_data);
+        if (r < 0)
+                return r == -EEXIST ? -ESTALE : r;
+        return rebase(s, node, NODE_UPPER, dir, where);
+}
+
+int upper_copy_up(struct server *s, struct node *node, bool with_data) {
+        struct place where = PLACE_INIT;
+        enum guard_do action;
+        int r;
+
+        if (node->layer == NODE_UPPER)
+                return 0;
+        if (server_region(s, node->region)->upper_fd < 0)
+                return -EROFS;
+        r = ruled_name(s, node, &where, &action);
+        if (r < 0)
+                return r;
+        if (action == GUARD_HOLD)
+                r = copy_up(s, node, with_data, &where);
+        else if (action != GUARD_ALLOW)
+                r = -EROFS;
+        node_put(s->table, where.parent);
+        return r;
+}
+
+/* ---- landing ---- */
+
+bool upper_builtin_hold(struct server *s, struct node *node) {
+        const struct region *region = server_region(s, node->region);
+        struct rules_verdict v;
+
+        if (!region->rules || !S_ISREG(node->type))
+                return false;
+        table_lock(s->table);
+        v = node_verdict(s->table, node, NULL);
+        table_unlock(s->table);
+        return v.action == GUARD_HOLD && rules_is_builtin(region->rules, v.rule);
+}
+
+bool upper_judged(struct server *s, struct node *node) {
+        AUTO_BUF struct buf path = { 0 };
+
+        if (node->layer != NODE_UPPER || !upper_builtin_hold(s, node))
+                return false;
+        return path_of(s, node, &path) == 0 && judge_applies(buf_cstr(&path));
+}
+
+/** struct landing - one file on its way to the host */
+struct landing {
+        struct server *server;
+        struct node *node;
+        struct place where;
+        int upper_dir, upper, lower_dir;
+        struct facts facts; /* of the upper file */
+        struct buf path, data;
+};
+
+static void landing_deinit(struct landing *l) {
+        l->upper_dir = fd_close(l->upper_dir);
+        l->upper = fd_close(l->upper);
+        if (l->lower_dir >= 0)
+                dirs_put(l->server, l->where.parent);
+        node_put(l->server->table, l->where.parent);
+        buf_deinit(&l->path);
+        buf_deinit(&l->data);
+}
+
+static int read_upper(struct landing *l) {
+        struct server *s = l->server;
+        enum guard_do action;
+        int r = ruled_name(s, l->node, &l->where, &action);
+
+        if (r < 0)
+                return r;
+        if (l->where.parent->layer != NODE_LOWER || action != GUARD_HOLD)
+                return -EPERM; /* the host has no directory to put it into */
+        r = dirs_get(s, l->where.parent, &l->lower_dir);
+        if (r < 0)
+                return r;
+        r = l->upper_dir = upper_open_node(s, l->where.parent);
+        if (r < 0)
+                return r;
+        r = l->upper = open_beneath(l->upper_dir, l->where.name, O_RDONLY | O_NONBLOCK, 0);
+        if (r < 0)
+                return r;
+        r = facts_at(l->upper, "", &l->facts);
+        if (r < 0)
+                return r;
+        if (!S_ISREG(l->facts.st.st_mode) || l->facts.st.st_size > JUDGE_MAX_BYTES)
+                return -EFBIG;
+        r = path_of(s, l->node, &l->path);
+        return r < 0 ? r : file_read(l->upper, JUDGE_MAX_BYTES, &l->data);
+}
+
+/* an edit by the host since the work took its copy must not be lost */
+static bool has_conflict(const struct landing *l) {
+        struct layer_origin origin;
+        struct facts lower;
+        int r = layer_get_origin(l->upper, &origin);
+
+        if (r < 0)
+                return true;
+        r = facts_at(l->lower_dir, l->where.name, &lower);
+        if (r == -ENOENT)
+                return origin.ino != 0;
+        return r < 0 || !S_ISREG(lower.st.st_mode) || origin.ino == 0 ||
+               !layer_origin_same(&origin, &lower.st);
+}
+
+/* The bytes that were judged, in an inode that the work never had open. Return: 0 or -errno. */
+static int write_fresh(const struct landing *l) {
+        const struct timespec times[2] = { l->facts.st.st_atim, l->facts.st.st_mtim };
+        char temp[UPPER_TEMP_SIZE];
+        AUTO_FD int fd = -1;
+        int r;
+
+        upper_temp_name(temp);
+        fd = open_beneath(l->lower_dir, temp, O_CREAT | O_EXCL | O_WRONLY, 0600);
+        if (fd < 0)
+                return TAKE(fd, -1);
+        r = write_all(fd, l->data.data, l->data.len);
+        if (r == 0 && (fchmod(fd, l->facts.st.st_mode & 0777) < 0 || futimens(fd, times) < 0 ||
+                       renameat(l->lower_dir, temp, l->lower_dir, l->where.name) < 0))
+                r = -errno;
+        if (r < 0)
+                (void) unlinkat(l->lower_dir, temp, 0);
+        return r;
+}
+
+/* directories that only led to what has landed */
+static void prune(struct server *s, struct node *dir) {
+        const int upper_fd = server_region(s, dir->region)->upper_fd;
+        AUTO_BUF struct buf path = { 0 };
+        char *slash;
+
+        if (place_held(s, dir) || path_of(s, dir, &path) < 0)
+                return;
+        while (path.len) {
+                slash = strrchr(path.data, '/');
+                if (slash)
+                        *slash = '\0';
+                {
+                        AUTO_FD int fd =
+                                open_beneath(upper_fd, slash ? path.data : ".", O_PATH | O_DIRECTORY, 0);
+
+                        if (fd < 0 || unlinkat(fd, slash ? slash + 1 : path.data, AT_REMOVEDIR) < 0)
+                                break;
+                }
+                path.len = slash ? (size_t) (slash - path.data) : 0;
+                upper_changed(s, dir->region);
+        }
+}
+
+static void tell_held(const struct landing *l, const char *reason) {
+        struct guard_notice n = { .type = NOTICE_HELD, .region = l->node->region };
+
+        (void) snprintf(n.op, sizeof(n.op), "%s", "judge");
+        (void) snprintf(n.path, sizeof(n.path), "%s", buf_cstr(&l->path));
+        (void) snprintf(n.detail, sizeof(n.detail), "%s", reason);
+        notice_post(&l->server->notices, l->server->config->notice_fd, &n);
+}
+
+static int land(struct landing *l, bool keep) {
+        struct server *s = l->server;
+        AUTO_BUF struct buf reason = { 0 };
+        struct layer_origin origin;
+        struct facts lower;
+        int r;
+
+        if (!judge_content(s->hosts[l->node->region], buf_cstr(&l->path), buf_cstr(&l->data), l->data.len,
+                           &reason)) {
+                tell_held(l, buf_cstr(&reason));
+                return -EPERM;
+        }
+        if (has_conflict(l)) {
+                tell_held(l, "changed on the host meanwhile");
+                return -EBUSY;
+        }
+        r = write_fresh(l);
+        if (r < 0)
+                return r;
+        if (!keep) {
+                (void) unlinkat(l->upper_dir, l->where.name, 0);
+                r = rebase(s, l->node, NODE_LOWER, l->lower_dir, &l->where);
+                prune(s, l->where.parent);
+                return r;
+        }
+        r = facts_at(l->lower_dir, l->where.name, &lower);
+        if (r < 0)
+                return r;
+        origin = layer_origin_of(&lower.st);
+        return layer_set_origin(l->upper, &origin);
+}
+
+bool upper_land(struct server *s, struct node *node, bool keep) {
+        struct landing l = {
+                .server = s, .node = node, .where = PLACE_INIT, .upper_dir = -1, .upper = -1, .lower_dir = -1
+        };
+        int r;
+
+        if (!upper_judged(s, node))
+                return false;
+        r = read_upper(&l);
+        if (r == 0)
+                r = land(&l, keep);
+        landing_deinit(&l);
+        return r == 0;
+}

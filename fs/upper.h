@@ -1,0 +1,52 @@
+/*
+ * upper.h - a region's upper as the server uses it: finding its directories, copy-up and landing
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "fs/layer.h"
+#include "fs/server.h"
+
+enum { UPPER_TEMP_SIZE = sizeof(LAYER_TEMP_PREFIX) + 16 };
+/** upper_temp_name() - a name that nothing has; the work may not make such names */
+void upper_temp_name(char ret[UPPER_TEMP_SIZE]);
+
+/** upper_open_node() - the upper's directory of the node's path. Return: owned O_PATH descriptor, -ENOENT,
+ * -errno. */
+int upper_open_node(struct server *s, struct node *node) __attribute__((warn_unused_result));
+
+/** upper_has() - whether the upper has a directory of this lower directory's path; remembered while nothing
+ * changes */
+bool upper_has(struct server *s, struct node *dir);
+
+/** upper_make_dir() - upper_open_node() that makes what is missing. Return: owned O_PATH descriptor, -errno.
+ */
+int upper_make_dir(struct server *s, struct node *dir) __attribute__((warn_unused_result));
+
+/** upper_changed() - directories of the upper came or went */
+void upper_changed(struct server *s, uint32_t region);
+
+/**
+ * upper_copy_up() - move a lower file or symlink that is about to change into the upper, with its open
+ * handles
+ * @with_data: false: it will be truncated
+ * server.tree must be held for writing. Nothing happens when the node is in the upper already.
+ * Return: 0, -EROFS (no upper, or a rule refuses), -ESTALE, -ENOSPC, -errno.
+ */
+int upper_copy_up(struct server *s, struct node *node, bool with_data) __attribute__((warn_unused_result));
+
+/**
+ * upper_land() - put a held file whose content the judge accepts onto the host, as a new inode
+ * @keep: the upper's version stays what the work sees (it is still open for writing)
+ * server.tree must be held for writing. What does not land stays where it is; that is not an error.
+ * Return: true: the host has the content.
+ */
+bool upper_land(struct server *s, struct node *node, bool keep);
+
+/** upper_builtin_hold() - whether a built-in rule holds this regular file. Locks the table. */
+bool upper_builtin_hold(struct server *s, struct node *node);
+
+/** upper_judged() - whether the node is a held file of the upper that the judge decides about. Locks the
+ * table. */
+bool upper_judged(struct server *s, struct node *node);
