@@ -180,7 +180,7 @@ static int help(void) {
 /* A specification that is wrong is a usage error; one that this host or build cannot do is not. */
 static int refuse_spec(const struct options *o, int r, const char *text) {
         report(o, r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID", text);
-        return r == -ENOTSUP ? EXIT_SETUP : EXIT_USAGE;
+        return r == -ENOTSUP || r == -ESTALE ? EXIT_SETUP : EXIT_USAGE;
 }
 
 static int run(const struct ctx *ctx, struct options *o, int argc, char **argv) {

@@ -189,7 +189,10 @@ static int usage(const char *word) {
         for (size_t i = 0; i < ARRAY_SIZE(subverbs); i++)
                 names[i] = subverbs[i].name;
         near = word ? suggest_name(word, names, ARRAY_SIZE(names)) : NULL;
-        if (near)
+        if (word && word[0] == '-')
+                log_error("spec: unknown option '%s': say first what to do: show, check or schema",
+                          ESC(word));
+        else if (near)
                 log_error("spec: unknown word '%s': did you mean '%s'?", ESC(word), near);
         else
                 log_error("spec: say what to do: show, check or schema");

@@ -52,7 +52,7 @@ const char *check_user(const char *text) {
 
 const char *check_env_name(const char *text) {
         if (!*text)
-                return "must not be empty";
+                return "must not be empty: NAME=VALUE";
         for (; *text; text++)
                 if ((unsigned char) *text <= ' ' || *text == 0x7f || *text == '=')
                         return "must not contain '=', blanks or control characters";

@@ -303,21 +303,21 @@ static char help_initial(const char *text) {
                                                                 : (char) toupper((unsigned char) *text);
 }
 
-/* @text from HELP_COLUMN on, broken at blanks. @col: where the line is. */
-static int help_wrap(struct buf *out, const char *text, size_t col) {
+/* @text from column @indent on, broken at blanks, and the end of its last line. @col: where the line is. */
+static int help_wrap(struct buf *out, const char *text, size_t col, size_t indent) {
         const char *start = text;
         int r = 0;
 
         while (r == 0 && *text) {
                 const size_t n = strcspn(text, " ");
-                const bool fits = col + n + 1 <= HELP_WIDTH;
 
-                if (col < HELP_COLUMN || !fits)
-                        r = buf_fmt(out, "%s%*s", fits || col < HELP_COLUMN ? "" : "\n",
-                                    (int) (fits || col < HELP_COLUMN ? HELP_COLUMN - col : HELP_COLUMN), "");
-                else
-                        r = buf_str(out, " ");
-                col = col < HELP_COLUMN || !fits ? HELP_COLUMN + n : col + 1 + n;
+                if (col > indent && col + 1 + n > HELP_WIDTH) {
+                        r = buf_str(out, "\n");
+                        col = 0;
+                }
+                if (r == 0)
+                        r = col > indent ? buf_str(out, " ") : buf_fmt(out, "%*s", (int) (indent - col), "");
+                col = (col > indent ? col + 1 : indent) + n;
                 if (r == 0)
                         r = buf_add(out, text, n);
                 if (r == 0 && text == start && n > 0)
@@ -340,7 +340,7 @@ static int help_option(struct buf *out, const struct option *o) {
         r = buf_str(out, head);
         if (r == 0 && n + 2 > HELP_COLUMN)
                 r = buf_str(out, "\n");
-        return r < 0 ? r : help_wrap(out, o->help, n + 2 > HELP_COLUMN ? 0 : n);
+        return r < 0 ? r : help_wrap(out, o->help, n + 2 > HELP_COLUMN ? 0 : n, HELP_COLUMN);
 }
 
 /* Options of this version; what later versions act on is in the manual. */
@@ -352,7 +352,11 @@ int flags_help(const struct flag_set *set, struct buf *out) {
         struct option o;
         int r;
 
-        r = buf_fmt(out, "Usage: %s\n\n%s\n\nOptions\n", set->usage, set->summary);
+        r = buf_fmt(out, "Usage: %s\n\n", set->usage);
+        if (r == 0)
+                r = help_wrap(out, set->summary, 0, 0);
+        if (r == 0)
+                r = buf_str(out, "\nOptions\n");
         for (size_t i = 0; r == 0 && option_at(set, i, &o); i++)
                 if (is_shown(&o))
                         r = help_option(out, &o);

@@ -154,5 +154,7 @@ int spec_merge_file(struct spec *spec, const char *path, enum spec_tier tier,
                 return error_set(err, r, "%s: not a regular file", ESC(path));
         if (r < 0)
                 return error_set(err, r, "%s: cannot read: %s", ESC(path), strerror(-r));
+        if (text.len == 0)
+                return error_set(err, -EINVAL, "%s: is empty", ESC(path));
         return spec_merge_bytes(spec, path, buf_cstr(&text), text.len, tier, view, err);
 }

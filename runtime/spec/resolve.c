@@ -148,7 +148,7 @@ static int default_workspace(struct spec *spec, const struct ctx *ctx, struct er
         if (spec->workspace.source)
                 return 0;
         if (!ctx->cwd)
-                return error_set(err, -ENOENT,
+                return error_set(err, -ESTALE,
                                  "workspace: the current directory is gone: name one with --workspace");
         spec->workspace.source = strdup(ctx->cwd);
         return spec->workspace.source ? 0 : error_set(err, -ENOMEM, "out of memory");

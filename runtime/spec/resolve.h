@@ -16,8 +16,9 @@
  * workspace.source is always set on success.
  * @flags: of a flag_set with @spec
  * @ret:   caller frees with spec_free()
- * Blocks (reads files). Return: 0, -EINVAL, -E2BIG, -EFBIG, -EPERM, -ENOTSUP
- * (CAPABILITY_UNSUPPORTED), -ENOENT (no such file, or no current directory), -ENOMEM, -errno of an open.
+ * Blocks (reads files). Return: 0; -ENOTSUP (CAPABILITY_UNSUPPORTED) and -ESTALE (the current directory is
+ * gone and no workspace was named) speak of this build and host; -EINVAL, -E2BIG, -EFBIG, -EPERM and -errno
+ * of an open of what was said; -ENOMEM.
  */
 int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err)
         __attribute__((warn_unused_result));

@@ -181,13 +181,13 @@ t 'spec: a FIFO' fifo_as_spec
 t 'spec: missing' spec_missing
 t 'spec: a name that is no text' spec_name_with_newline
 t 'workspace is missing' workspace_is /no/such /no/such
-t 'workspace is /' workspace_is / /
+t 'workspace is /' option 2 / run -w / -- true
 t 'workspace is a file' workspace_file
 t 'workspace is unreadable' workspace_unreadable
 t 'workspace is a loop of links' workspace_loop
 t 'workspace is somebody else'"'"'s' workspace_of_others
 t 'workspace is read-only' workspace_read_only
-t 'workspace is /proc' workspace_is /proc /proc
+t 'workspace is /proc' option 2 /proc run -w /proc -- true
 t 'workspace with an odd name' odd_names
 t '1 MiB of arguments' long_argv
 t 'no HOME' no_home

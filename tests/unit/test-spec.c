@@ -147,7 +147,9 @@ static void spec_merge_refuses_bad_files(void **state) {
                 { "should-fail-duplicate-key.yaml", -EINVAL, ":3: network: duplicate key, first on line 1" },
                 { "should-fail-duplicate-variable.yaml", -EINVAL,
                   ":3: env.A: duplicate key, first on line 2" },
-                { "should-fail-empty.json", -EINVAL, "the file ends too early" },
+                { "should-fail-empty.json", -EINVAL, "should-fail-empty.json: is empty" },
+                { "should-fail-empty.yaml", -EINVAL, "is empty" },
+                { "should-fail-blank.json", -EINVAL, ":2: JSON: the file ends too early" },
                 { "should-fail-enum-case.yaml", -EINVAL, "unknown value 'Auto', did you mean 'auto'?" },
                 { "should-fail-enum.yaml", -EINVAL,
                   "network.mode: unknown value 'opne', did you mean 'open'? (none, allowlist, denylist, "
