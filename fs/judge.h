@@ -35,3 +35,10 @@ bool judge_applies(const char *path);
  * Thread-safe. Return: true: lands. false: held (also when it cannot be parsed).
  */
 bool judge_content(const char *root, const char *path, const char *data, size_t len, struct buf *reason);
+
+/**
+ * judge_link() - whether a symlink to @target, whose name no rule holds, may land
+ * A link into a git directory is held under any name: git on the host would write through it (a submodule's
+ * core.worktree may name it). Return: false: held.
+ */
+bool judge_link(const char *target);

@@ -56,6 +56,7 @@ static const struct rule_def builtin[] = {
         HOLD("**/*.git/**/sequencer/opts"),
         /* URLs of remotes in the format before config (gitremotes(7)) */
         HOLD("**/*.git/{remotes,branches}/**"),
+        HOLD("**/.git/modules/*/{remotes,branches}/**"),
 
         /* -- git directories of other names: git takes any directory with HEAD, objects and refs for one
          *    (gitrepository-layout(5); safe.bareRepository in git-config(1)) -- */

@@ -1,0 +1,39 @@
+/*
+ * gitkeys.h - the keys of git's files that cannot run, fetch or write anything by themselves; used by judge.c
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "runtime/base/buf.h"
+
+/** enum gitkeys_file - which file is judged; a row of the table names the files it is safe in */
+enum gitkeys_file {
+        GITKEYS_CONFIG = 1,    /* config and config.worktree of a git directory */
+        GITKEYS_MODULE = 2,    /* config of a submodule's git directory */
+        GITKEYS_MODULES = 4,   /* .gitmodules */
+        GITKEYS_SEQUENCER = 8, /* sequencer/opts */
+};
+
+/** struct gitkeys_row - one safe key */
+struct gitkeys_row {
+        unsigned int files;  /* enum gitkeys_file */
+        const char *section; /* lower case */
+        bool subsection;     /* whether it has one */
+        const char *name;    /* lower case */
+        const char *values;  /* what is taken, for guard(7) */
+        bool (*safe)(const char *subsection, const char *value);
+};
+
+/** gitkeys_table() - the safe keys (docs: guard(7)). @ret_n: how many. Return: static table. */
+const struct gitkeys_row *gitkeys_table(size_t *ret_n);
+
+/**
+ * gitkeys_judge() - whether each key of the file is safe in it
+ * @file:     one bit of enum gitkeys_file
+ * @worktree: the only value that core.worktree may have; NULL: none
+ * @reason:   receives the unsafe keys or the syntax error; NULL allowed
+ * Return: true: all are.
+ */
+bool gitkeys_judge(unsigned int file, const char *worktree, const char *data, size_t len, struct buf *reason);
