@@ -14,14 +14,29 @@ struct layers {
         int lower_fd, upper_fd, run_fd;
 };
 
-static inline void layers_init(struct layers *l) {
-        tree_init(&l->tree);
+static inline void layers_open(struct layers *l) {
         tree_dir(&l->tree, "lower");
         tree_dir(&l->tree, "upper");
         tree_dir(&l->tree, "run");
         l->lower_fd = tree_open(&l->tree, "lower", O_RDONLY | O_DIRECTORY);
         l->upper_fd = tree_open(&l->tree, "upper", O_RDONLY | O_DIRECTORY);
         l->run_fd = tree_open(&l->tree, "run", O_RDONLY | O_DIRECTORY);
+}
+
+static inline void layers_init(struct layers *l) {
+        tree_init(&l->tree);
+        layers_open(l);
+}
+
+/* On a tmpfs where there is one with user attributes: hundreds of transactions sync in no time there. */
+static inline void layers_init_fast(struct layers *l) {
+        AUTO_FD int shm = open("/dev/shm", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (shm < 0 || layer_usable(shm, NULL) < 0)
+                tree_init(&l->tree);
+        else
+                tree_init_at(&l->tree, "/dev/shm");
+        layers_open(l);
 }
 
 static inline void layers_deinit(struct layers *l) {

@@ -30,13 +30,17 @@ static inline void tree_cannot(const char *what) {
                 fail_msg("cannot %s, and COFFERDAM_MUST_WORK is set", what);
 }
 
-static inline void tree_init(struct tree *t) {
-        const char *tmp = getenv("TMPDIR");
-
-        (void) snprintf(t->path, sizeof(t->path), "%s/cofferdam-test-XXXXXX", tmp ? tmp : "/tmp");
+static inline void tree_init_at(struct tree *t, const char *base) {
+        (void) snprintf(t->path, sizeof(t->path), "%s/cofferdam-test-XXXXXX", base);
         assert_non_null(mkdtemp(t->path));
         t->fd = open(t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         assert_true(t->fd >= 0);
+}
+
+static inline void tree_init(struct tree *t) {
+        const char *tmp = getenv("TMPDIR");
+
+        tree_init_at(t, tmp ? tmp : "/tmp");
 }
 
 /* Removes everything below @dir_fd, which is consumed. */
