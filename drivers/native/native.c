@@ -102,9 +102,8 @@ static int fsd_confine(const struct fsd *f) {
         r = confine_caps();
         if (r < 0)
                 return r;
-        /* dumpable, which a change of ids takes away: guard_serve() reopens what it has by /proc/self/fd */
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-            prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return -errno;
         if (getppid() != f->parent)
                 return -ESRCH; /* it died before the line above */

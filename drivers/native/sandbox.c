@@ -394,13 +394,19 @@ static int stage_proc(struct setup *s, struct error *err) {
 }
 
 static int attach_region(const struct setup *s, size_t index) {
+        static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY };
         const struct native_region *region = &s->plan->regions[index];
         AUTO_FD int mnt = -1;
         char name[NUMBER_MAX];
+        int r = 0;
 
         (void) snprintf(name, sizeof(name), "%zu", index);
         mnt = sys_open_tree(s->fuse_fd, name, OPEN_TREE_CLONE); /* waits for fsd's first answer */
-        return mnt < 0 ? mnt : attach(s, mnt, region->target + 1, region->is_file);
+        if (mnt < 0)
+                return mnt;
+        if (region->kind == REGION_RO) /* fsd refuses writes anyway; access(2) tells the truth so */
+                r = sys_mount_setattr(mnt, "", AT_EMPTY_PATH, &ro);
+        return r < 0 ? r : attach(s, mnt, region->target + 1, region->is_file);
 }
 
 /*
