@@ -1,15 +1,16 @@
 #include <string.h>
 
 #include "drivers/driver.h"
+#include "drivers/native/native.h"
 #include "runtime/base/cleanup.h"
 
 /* in order of preference */
-static const struct driver_ops *const drivers[] = { NULL };
-static const char *const names[] = { "auto" };
+static const struct driver_ops *const drivers[] = { &driver_native };
+static const char *const names[] = { "auto", "native" };
 
 const struct driver_ops *driver_find(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
-                if (drivers[i] && (strcmp(name, "auto") == 0 || strcmp(name, drivers[i]->name) == 0))
+                if (strcmp(name, "auto") == 0 || strcmp(name, drivers[i]->name) == 0)
                         return drivers[i];
         return NULL;
 }
