@@ -88,7 +88,7 @@ config_of_others_is_refused() {
 schema_is_the_installed_one() { "$C" spec schema | cmp - "$TOP/docs/schema/spec.json" || fail 'not docs/schema/spec.json'; }
 
 wrong_words() {
-        status 2 "$C" spec shwo 2>err
+        status 2 "$C" spec shov 2>err
         has "$(cat err)" "did you mean 'show'?"
         status 2 "$C" spec 2>err
         has "$(cat err)" 'show, check or schema'
