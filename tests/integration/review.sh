@@ -258,7 +258,7 @@ usage() {
         eq '' "$(cat out)"
         status 1 "$C" apply 2>err
         has "$(cat err)" 'no run'
-        status 0 env -u XDG_STATE_HOME HOME="$W/none" "$C" diff
+        status 0 env XDG_STATE_HOME="$W/none" "$C" diff
 }
 
 # fresh FUNCTION: without the runs of the test before
