@@ -508,6 +508,9 @@ static void rules_builtin_judges(void **state) {
                 { ".cargo", L, H },
                 { ".cofferdam.yaml", F, H },
                 { "a/.cofferdam.yaml", F, H },
+                { ".cofferdam-apply-0123456789abcdef-0", F, X },
+                { ".git/hooks/.cofferdam-apply-0123456789abcdef-0", F, X },
+                { "a/.cofferdam-apply-0123456789abcdef-0/x", F, X },
         };
         AUTO_RULES struct rules *rules = compile_builtin();
 
