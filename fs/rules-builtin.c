@@ -99,6 +99,13 @@ static const struct rule_def builtin[] = {
         /* read with 'exrc' set; Emacs' local variables; gdb's auto-load */
         HOLD("**/{.exrc,.vimrc,.nvimrc,.nvim.lua,.dir-locals.el,.dir-locals-2.el,.gdbinit}"),
 
+        /* -- a workspace that is a home directory, or is linked into one: read by the next login -- */
+
+        HOLD("**/{.bashrc,.bash_profile,.bash_login,.bash_logout,.bash_aliases,.profile,.inputrc}"),
+        HOLD("**/{.zshrc,.zshenv,.zprofile,.zlogin,.zlogout,.cshrc,.tcshrc,.login,.xprofile,.xsessionrc}"),
+        HOLD("**/.config/{fish,autostart,systemd,environment.d,git}/**"),
+        HOLD("**/{.gitconfig,.ssh/**,.gnupg/**,.pam_environment}"),
+
         /* -- coding agents: servers and hooks are commands on the host -- */
 
         HOLD("**/.mcp.json"),

@@ -13,6 +13,7 @@
 #include "fs/glob.h"
 #include "fs/rules.h"
 #include "runtime/base/cleanup.h"
+#include "tests/rules-model.h"
 
 enum { F = S_IFREG, D = S_IFDIR, L = S_IFLNK };
 enum { A = GUARD_ALLOW, H = GUARD_HOLD, P = GUARD_PROTECT, X = GUARD_HIDE };
@@ -506,6 +507,13 @@ static void rules_builtin_judges(void **state) {
                 { ".cargo/config.toml", F, H },
                 { ".cargo/config", F, H },
                 { ".cargo", L, H },
+                { ".bashrc", F, H },
+                { "home/.profile", F, H },
+                { ".ssh/authorized_keys", F, H },
+                { ".ssh", L, H },
+                { ".config/systemd/user/x.service", F, H },
+                { ".config/app/x", F, A },
+                { ".gitconfig", F, H },
                 { ".cofferdam.yaml", F, H },
                 { "a/.cofferdam.yaml", F, H },
                 { ".cofferdam-apply-0123456789abcdef-0", F, X },
@@ -580,6 +588,137 @@ static void rules_step_is_bounded(void **state) {
         assert_int_equal(rules_verdict(rules, s, F).action, P);
 }
 
+static uint32_t random_below(uint32_t *rng, uint32_t n) {
+        *rng = *rng * 1664525U + 1013904223U;
+        return (*rng >> 16) % n;
+}
+
+/* A pattern or path of one to four components of up to three bytes. */
+static void random_text(uint32_t *rng, bool pattern, char out[64]) {
+        static const char *const comps[] = { "a", "b",  "ab", "ba", "abb", "**",
+                                             "*", "a*", "*b", "?",  "?b",  "*a*" };
+        const uint32_t n = 1 + random_below(rng, 4), kinds = pattern ? ARRAY_SIZE(comps) : 5;
+
+        out[0] = '\0';
+        if (pattern && random_below(rng, 3) == 0)
+                (void) strncat(out, "/", 1);
+        for (uint32_t i = 0; i < n; i++) {
+                if (i > 0)
+                        (void) strncat(out, "/", 1);
+                (void) strncat(out, comps[random_below(rng, kinds)], 3);
+        }
+}
+
+static void rules_path_agrees_with_the_model(void **state) {
+        enum { LISTS = 3000, RULES = 5, PATHS = 30 };
+        uint32_t rng = 2;
+
+        (void) state;
+        for (int list = 0; list < LISTS; list++) {
+                char texts[RULES][64], path[64];
+                struct rule_def defs[RULES];
+                AUTO_RULES struct rules *rules = NULL;
+
+                for (int i = 0; i < RULES; i++) {
+                        random_text(&rng, true, texts[i]);
+                        defs[i] = (struct rule_def){
+                                .path = texts[i], .action = (enum guard_do) random_below(&rng, GUARD_DO_COUNT)
+                        };
+                }
+                rules = compile(defs, RULES, false);
+                for (int i = 0; i < PATHS; i++) {
+                        struct rules_verdict v;
+                        int want;
+
+                        random_text(&rng, false, path);
+                        v = rules_path(rules, path, F);
+                        want = model_verdict(defs, RULES, path);
+                        if (v.rule != want || (want >= 0 && v.action != defs[want].action))
+                                fail_msg("'%s': rule %d '%s', not %d", path, v.rule,
+                                         rules_text(rules, v.rule), want);
+                }
+        }
+}
+
+/* Equal states mean equal futures: paths that share a state get the same verdicts below it. */
+static void rules_step_states_have_one_future(void **state) {
+        enum { LISTS = 300, RULES = 4, PATHS = 40 };
+        uint32_t rng = 3;
+
+        (void) state;
+        for (int list = 0; list < LISTS; list++) {
+                char texts[RULES][64], paths[PATHS][64], below[64], full[2][160];
+                struct rule_def defs[RULES];
+                AUTO_RULES struct rules *rules = NULL;
+
+                for (int i = 0; i < RULES; i++) {
+                        random_text(&rng, true, texts[i]);
+                        defs[i] = (struct rule_def){ .path = texts[i], .action = GUARD_HOLD };
+                }
+                rules = compile(defs, RULES, false);
+                for (int i = 0; i < PATHS; i++)
+                        random_text(&rng, false, paths[i]);
+                for (int i = 1; i < PATHS; i++) {
+                        rules_state a = RULES_ROOT, b = RULES_ROOT;
+
+                        for (const char *p = paths[i - 1]; *p; p += strcspn(p, "/"), p += *p == '/')
+                                a = rules_step(rules, a, p, strcspn(p, "/"));
+                        for (const char *p = paths[i]; *p; p += strcspn(p, "/"), p += *p == '/')
+                                b = rules_step(rules, b, p, strcspn(p, "/"));
+                        if (a != b)
+                                continue;
+                        random_text(&rng, false, below);
+                        (void) snprintf(full[0], sizeof(full[0]), "%s/%s", paths[i - 1], below);
+                        (void) snprintf(full[1], sizeof(full[1]), "%s/%s", paths[i], below);
+                        assert_int_equal(model_verdict(defs, RULES, full[0]),
+                                         model_verdict(defs, RULES, full[1]));
+                }
+        }
+}
+
+/** struct walker - a thread that judges random paths and compares */
+struct walker {
+        struct rules *rules;
+        const struct rule_def *defs;
+        size_t n;
+        uint32_t rng;
+        int wrong;
+};
+
+static void *walk_paths(void *arg) {
+        struct walker *w = arg;
+
+        for (int i = 0; i < 20000; i++) {
+                char path[64];
+
+                random_text(&w->rng, false, path);
+                w->wrong += rules_path(w->rules, path, F).rule != model_verdict(w->defs, w->n, path);
+        }
+        return NULL;
+}
+
+static void rules_step_is_thread_safe(void **state) {
+        static const struct rule_def defs[] = {
+                { "**/a/*/*/ab", GUARD_HOLD },
+                { "b/**/a", GUARD_HIDE },
+                { "*b/?/a*", GUARD_PROTECT },
+                { "abb", GUARD_HOLD },
+        };
+        AUTO_RULES struct rules *rules = compile(defs, ARRAY_SIZE(defs), false);
+        struct walker walkers[4];
+        pthread_t threads[ARRAY_SIZE(walkers)];
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(walkers); i++) {
+                walkers[i] = (struct walker){ rules, defs, ARRAY_SIZE(defs), (uint32_t) i, 0 };
+                assert_int_equal(pthread_create(&threads[i], NULL, walk_paths, &walkers[i]), 0);
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(walkers); i++) {
+                assert_int_equal(pthread_join(threads[i], NULL), 0);
+                assert_int_equal(walkers[i].wrong, 0);
+        }
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(glob_match_is_bytewise),
@@ -597,6 +736,9 @@ int main(void) {
                 cmocka_unit_test(rules_step_gives_equal_states_for_equal_futures),
                 cmocka_unit_test(rules_step_fails_closed),
                 cmocka_unit_test(rules_step_is_bounded),
+                cmocka_unit_test(rules_path_agrees_with_the_model),
+                cmocka_unit_test(rules_step_states_have_one_future),
+                cmocka_unit_test(rules_step_is_thread_safe),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
