@@ -141,6 +141,20 @@ masked_proc() {
         has "$(tr -s ' \n' ' ' <<<"$text")" 'systempaths=unconfined'
 }
 
+# run_refuses WHAT PART...: with WHAT denied, run says so in one line with each PART, and does not run the command
+run_refuses() {
+        local what=$1
+        shift
+        status 125 "$deny" "$what" "$C" run -- sh -c ': >marker' >out 2>err
+        [ ! -e marker ] || fail 'the command ran'
+        eq '' "$(cat out)" stdout
+        eq 1 "$(wc -l <err)" 'lines on stderr'
+        has "$(cat err)" 'remedy: '
+        for part; do has "$(cat err)" "$part"; done
+        "$deny" "$what" "$C" doctor >out || true
+        has "$(tr -s ' \n' ' ' <out)" "$(sed 's/.*; remedy: //' err)" 'remedy in doctor'
+}
+
 json_has_the_promised_keys() {
         local key
         "$C" doctor --json >out
@@ -243,6 +257,13 @@ t '/dev/fuse is another device' fuse_device 'mount --bind /dev/null /dev/fuse' '
 t '/dev is empty' fuse_device 'mount -t tmpfs none /dev' 'stat /dev/fuse: ENOENT' 'modprobe fuse'
 t '/dev/fuse is for root' fuse_device_closed
 t 'parts of /proc are masked' masked_proc
+t 'run: user namespaces refused' run_refuses userns 'user namespaces' 'clone(CLONE_NEWUSER): EPERM' seccomp
+t 'run: mounts refused' run_refuses mount 'fsopen("fuse"): EACCES' seccomp
+t 'run: no new mount API' run_refuses fsopen ENOSYS
+t 'run: no net namespace' run_refuses newnet 'net namespace' EPERM
+t 'run: no pid namespace' run_refuses newpid 'pid namespace' EPERM
+t 'run: no openat2' run_refuses openat2 openat2 ENOSYS
+t 'run: no pivot_root' run_refuses pivot_root pivot_root EPERM
 t 'JSON has the promised keys' json_has_the_promised_keys
 t 'JSON tells failures' json_tells_failures
 t 'the man page names every row' man_page_names_every_row
