@@ -24,7 +24,7 @@
 #include "runtime/run/client.h"
 #include "runtime/run/supervisor.h"
 
-enum { EXIT_AROUND = 125 };
+enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125 }; /* see cofferdam-run(1) */
 
 static void refuse(struct run_msg *ret, const char *failure_code, const char *text) {
         *ret = (struct run_msg){ .type = RUN_MSG_ERROR, .code = EXIT_AROUND };
@@ -173,6 +173,8 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
         r = driver->plan(ctx, req->spec, &plan, &err);
         if (r < 0) {
                 refuse(ret, failure_of(r), err.msg);
+                if (r == -EINVAL) /* the specification, not the host */
+                        ret->code = EXIT_SAID_WRONG;
                 return;
         }
         r = execute(ctx, req, driver, plan, ret, &err);
