@@ -40,7 +40,8 @@ static inline bool model_covers(const char *pattern, const char *path) {
         char full[512], part[512];
         size_t at = 0;
 
-        (void) snprintf(full, sizeof(full), "%s%s", strchr(pattern, '/') ? "" : "**/", pattern + (*pattern == '/'));
+        (void) snprintf(full, sizeof(full), "%s%s", strchr(pattern, '/') ? "" : "**/",
+                        pattern + (*pattern == '/'));
         while (path[at]) {
                 at += strcspn(path + at, "/");
                 (void) snprintf(part, sizeof(part), "%.*s", (int) at, path);
