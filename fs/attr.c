@@ -86,7 +86,8 @@ void attr_merge(struct server *s, struct node *dir, struct facts *facts) {
         held = node_verdict(s->table, dir, NULL).action == GUARD_HOLD;
         table_unlock(s->table);
         if (held)
-                facts->st.st_mode = upper.st.st_mode;
+                facts->st.st_mode =
+                        upper.st.st_mode | (facts->st.st_mode & S_ISGID); /* the upper keeps none */
         if (held || newer(upper.st.st_mtim, facts->st.st_mtim))
                 facts->st.st_mtim = upper.st.st_mtim;
         if (held || newer(upper.st.st_ctim, facts->st.st_ctim))

@@ -374,6 +374,7 @@ int guard_serve(const struct guard_config *config, int fuse_fd, struct error *er
         r = init_server(&s, config, err);
         if (r == 0) {
                 s.session = fuse_session_new(&args, &operations, sizeof(operations), &s);
+                fuse_opt_free_args(&args);
                 if (!s.session)
                         r = error_set(err, -ENOMEM, "libfuse cannot make a session");
         }

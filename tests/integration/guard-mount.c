@@ -1,0 +1,303 @@
+/*
+ * guard-mount - run a command with a directory served by the guard, and nothing else of a sandbox
+ *
+ *   guard-mount [-r] [-x] [-b] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]... [-u UPPER] DIR -- COMMAND...
+ *
+ * In a user and mount namespace of its own the command sees DIR through the server. Exit code of the command;
+ * 77 when user namespaces or FUSE are missing; 125 for a failure of this program or of the server.
+ *   -r read-only region  -x exclusive  -b built-in rules  -h hold  -p protect  -H hide
+ *   -u directory for held files, empty or from an earlier run (default: a temporary one, removed)  -n print
+ * notices
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/guard.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+enum { RULES_GIVEN_MAX = 64, EXIT_SKIP = 77, EXIT_BROKEN = 125 };
+enum { TREE_CLONE = 1, MOVE_EMPTY = 4 }; /* OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH */
+
+/** struct setup - the command line */
+struct setup {
+        struct rule_def rules[RULES_GIVEN_MAX];
+        size_t n_rules;
+        bool read_only, exclusive, notices;
+        uid_t uid;
+        gid_t gid;
+        const char *upper, *dir;
+        char **command;
+};
+
+static void die(const char *what) {
+        (void) fprintf(stderr, "guard-mount: %s: %s\n", what, strerror(errno));
+        _exit(errno == EPERM || errno == EACCES || errno == ENODEV || errno == ENOSPC ? EXIT_SKIP
+                                                                                      : EXIT_BROKEN);
+}
+
+static void check(int r, const char *what) {
+        if (r >= 0)
+                return;
+        errno = -r;
+        die(what);
+}
+
+/* ---- inside ---- */
+
+static void map_ids(uid_t uid, gid_t gid) {
+        char text[64];
+
+        check(file_put(AT_FDCWD, "/proc/self/setgroups", "deny"), "setgroups");
+        (void) snprintf(text, sizeof(text), "%u %u 1", uid, uid);
+        check(file_put(AT_FDCWD, "/proc/self/uid_map", text), "uid_map");
+        (void) snprintf(text, sizeof(text), "%u %u 1", gid, gid);
+        check(file_put(AT_FDCWD, "/proc/self/gid_map", text), "gid_map");
+}
+
+static int mount_fuse(int fuse_fd) {
+        static const char *const flags[] = { "default_permissions", "allow_other" };
+        AUTO_FD int fs = sys_fsopen("fuse");
+        char text[64];
+        int r;
+
+        check(fs, "fsopen fuse");
+        (void) snprintf(text, sizeof(text), "%d", fuse_fd);
+        check(sys_fsconfig(fs, 1, "fd", text, 0), "fd");
+        check(sys_fsconfig(fs, 1, "rootmode", "40000", 0), "rootmode");
+        (void) snprintf(text, sizeof(text), "%u", getuid());
+        check(sys_fsconfig(fs, 1, "user_id", text, 0), "user_id");
+        (void) snprintf(text, sizeof(text), "%u", getgid());
+        check(sys_fsconfig(fs, 1, "group_id", text, 0), "group_id");
+        for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+                check(sys_fsconfig(fs, 0, flags[i], NULL, 0), flags[i]);
+        check(sys_fsconfig(fs, 6, NULL, NULL, 0), "create the file system");
+        r = sys_fsmount(fs, MS_NOSUID | MS_NODEV);
+        check(r, "fsmount");
+        return r;
+}
+
+static void drop_capabilities(void) {
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+        for (unsigned long cap = 0; cap < 64; cap++)
+                (void) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+        if (syscall(SYS_capset, &header, none) < 0)
+                die("capset");
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                die("no_new_privs");
+}
+
+static _Noreturn void inside(const struct setup *s, int sock) {
+        int fuse_fd, mount_fd, tree_fd;
+
+        map_ids(s->uid, s->gid);
+        fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+        if (fuse_fd < 0)
+                die("/dev/fuse");
+        mount_fd = mount_fuse(fuse_fd);
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+                die("private mounts");
+        /* attached for a moment: the clone needs a mount of this namespace */
+        check(sys_move_mount(mount_fd, "", AT_FDCWD, "/mnt", MOVE_EMPTY), "attach");
+        check(fdpass_send(sock, "f", 1, &fuse_fd, 1), "send the descriptor");
+        (void) fd_close(fuse_fd);
+        (void) fd_close(sock);
+        tree_fd = sys_open_tree(AT_FDCWD, "/mnt/0", TREE_CLONE);
+        check(tree_fd, "open_tree");
+        check(sys_move_mount(tree_fd, "", AT_FDCWD, s->dir, MOVE_EMPTY), "bind the region");
+        if (umount2("/mnt", MNT_DETACH) < 0)
+                die("umount");
+        if (chdir(s->dir) < 0)
+                die("chdir");
+        drop_capabilities();
+        (void) execvp(s->command[0], s->command);
+        (void) fprintf(stderr, "guard-mount: %s: %s\n", s->command[0], strerror(errno));
+        _exit(127);
+}
+
+/* ---- outside ---- */
+
+static _Noreturn void print_notices(int sock) {
+        static const char *const types[] = { "held", "denied" };
+        struct guard_notice n;
+
+        while (recv(sock, &n, sizeof(n), 0) == sizeof(n))
+                (void) fprintf(stderr, "notice: %s %s %s rule=%s detail=%s\n", types[n.type % 2], n.op,
+                               n.path, n.rule, n.detail);
+        _exit(0);
+}
+
+static int notice_socket(const struct setup *s) {
+        int fds[2];
+
+        if (!s->notices)
+                return -1;
+        check(fdpass_pair(fds), "socketpair");
+        if (fork() == 0) {
+                (void) fd_close(fds[1]);
+                print_notices(fds[0]);
+        }
+        (void) fd_close(fds[0]);
+        return fds[1];
+}
+
+static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
+        struct rules *rules = NULL;
+        struct error err = { 0 };
+        struct region region = { .name = s->dir,
+                                 .upper_fd = upper_fd,
+                                 .kind = s->read_only ? REGION_RO : REGION_DIRECT };
+        struct guard_config config = { .regions = &region,
+                                       .n_regions = 1,
+                                       .host_uid = getuid(),
+                                       .inside_uid = getuid(),
+                                       .host_gid = getgid(),
+                                       .inside_gid = getgid(),
+                                       .timeout_ms = 1000,
+                                       .exclusive = s->exclusive };
+        struct stat st;
+        size_t len, n = 0;
+        char byte;
+        int fuse_fd, r;
+
+        region.root_fd = open(s->dir, O_PATH | O_CLOEXEC);
+        if (region.root_fd < 0 || fstat(region.root_fd, &st) < 0)
+                die(s->dir);
+        region.is_file = S_ISREG(st.st_mode);
+        if (s->n_rules && rules_new(s->rules, s->n_rules, false, &rules, &err) < 0) {
+                (void) fprintf(stderr, "guard-mount: %s\n", err.msg);
+                _exit(EXIT_BROKEN);
+        }
+        region.rules = rules;
+        config.notice_fd = notice_socket(s);
+        if (fdpass_recv(sock, &byte, 1, &len, &fuse_fd, 1, &n) < 0 || n != 1)
+                _exit(0); /* the other side says why */
+        (void) fd_close(sock);
+        drop_capabilities();
+        r = guard_serve(&config, fuse_fd, &err);
+        if (r < 0)
+                (void) fprintf(stderr, "guard-mount: server: %s\n", err.msg);
+        rules_free(rules);
+        (void) fd_close(region.root_fd);
+        exit(r < 0 ? EXIT_BROKEN : 0); /* not _exit(): leak checkers report at exit */
+}
+
+static void add_rule(struct setup *s, const char *pattern, enum guard_do action) {
+        if (s->n_rules == RULES_GIVEN_MAX) {
+                errno = E2BIG;
+                die("rules");
+        }
+        s->rules[s->n_rules++] = (struct rule_def){ .path = pattern, .action = action };
+}
+
+static void add_builtin(struct setup *s) {
+        size_t n;
+        const struct rule_def *defs = rules_builtin(&n);
+
+        for (size_t i = 0; i < n && s->n_rules < RULES_GIVEN_MAX; i++)
+                s->rules[s->n_rules++] = defs[i];
+}
+
+static void parse(struct setup *s, int argc, char **argv) {
+        int c;
+
+        while ((c = getopt(argc, argv, "+rxbnh:p:H:u:")) != -1) {
+                if (c == 'r')
+                        s->read_only = true;
+                else if (c == 'x')
+                        s->exclusive = true;
+                else if (c == 'b')
+                        add_builtin(s);
+                else if (c == 'n')
+                        s->notices = true;
+                else if (c == 'h')
+                        add_rule(s, optarg, GUARD_HOLD);
+                else if (c == 'p')
+                        add_rule(s, optarg, GUARD_PROTECT);
+                else if (c == 'H')
+                        add_rule(s, optarg, GUARD_HIDE);
+                else if (c == 'u')
+                        s->upper = optarg;
+                else
+                        exit(2);
+        }
+        if (argc - optind < 2) {
+                (void) fprintf(stderr, "usage: guard-mount [options] DIR -- COMMAND...\n");
+                exit(2);
+        }
+        s->dir = argv[optind];
+        s->command = argv + optind + 1 + (strcmp(argv[optind + 1], "--") == 0);
+}
+
+static int wait_for(pid_t pid) {
+        int status;
+
+        while (waitpid(pid, &status, 0) < 0)
+                if (errno != EINTR)
+                        die("waitpid");
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void remove_tree(const char *path) {
+        const pid_t pid = fork();
+
+        if (pid == 0) {
+                (void) execlp("rm", "rm", "-rf", "--", path, (char *) NULL);
+                _exit(127);
+        }
+        if (pid > 0)
+                (void) wait_for(pid);
+}
+
+int main(int argc, char **argv) {
+        char temp[] = "/tmp/guard-mount.XXXXXX";
+        struct setup s = { 0 };
+        int socks[2], upper_fd, code, server_code;
+        pid_t child, server;
+
+        parse(&s, argc, argv);
+        if (!s.upper && !mkdtemp(temp))
+                die("mkdtemp");
+        upper_fd = open(s.upper ? s.upper : temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (upper_fd < 0)
+                die("upper");
+        check(fdpass_pair(socks), "socketpair");
+        server = fork();
+        if (server == 0) {
+                (void) fd_close(socks[1]);
+                serve(&s, socks[0], upper_fd);
+        }
+        s.uid = getuid();
+        s.gid = getgid();
+        child = sys_clone(CLONE_NEWUSER | CLONE_NEWNS, NULL);
+        check(child, "clone");
+        if (child == 0) {
+                (void) fd_close(socks[0]);
+                inside(&s, socks[1]);
+        }
+        (void) fd_close(socks[0]);
+        (void) fd_close(socks[1]);
+        code = wait_for(child);
+        server_code = wait_for(server);
+        if (!s.upper)
+                remove_tree(temp);
+        if (server_code != 0)
+                (void) fprintf(stderr, "guard-mount: the server ended with %d\n", server_code);
+        return server_code ? EXIT_BROKEN : code;
+}
