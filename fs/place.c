@@ -169,7 +169,7 @@ static void tell(struct server *s, struct node *node, struct rules_verdict v, en
         table_lock(s->table);
         r = node_path(s->table, node, &path);
         table_unlock(s->table);
-        if (r < 0)
+        if (r < 0 || (type == NOTICE_HELD && upper_judges(region, v, node->type, buf_cstr(&path))))
                 return;
         (void) snprintf(n.op, sizeof(n.op), "%s", op);
         (void) snprintf(n.rule, sizeof(n.rule), "%s", region->rules ? rules_text(region->rules, v.rule) : "");

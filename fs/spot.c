@@ -130,15 +130,18 @@ int spot_path(const struct spot *spot, struct buf *out) {
         return r < 0 ? r : buf_str(out, spot->name);
 }
 
-static void tell(const struct spot *spot, int rule, enum guard_notice_type type, const char *op) {
+/* what the judge decides about is told when it has decided */
+static void tell(const struct spot *spot, struct rules_verdict v, mode_t mode, enum guard_notice_type type,
+                 const char *op) {
         AUTO_BUF struct buf path = { 0 };
         struct guard_notice n = { .type = type, .region = spot->parent->region };
 
-        if (spot_path(spot, &path) < 0)
+        if (spot_path(spot, &path) < 0 ||
+            (type == NOTICE_HELD && upper_judges(spot->region, v, mode, buf_cstr(&path))))
                 return;
         (void) snprintf(n.op, sizeof(n.op), "%s", op);
         (void) snprintf(n.rule, sizeof(n.rule), "%s",
-                        spot->region->rules ? rules_text(spot->region->rules, rule) : "");
+                        spot->region->rules ? rules_text(spot->region->rules, v.rule) : "");
         (void) snprintf(n.path, sizeof(n.path), "%s", buf_cstr(&path));
         notice_post(&spot->server->notices, spot->server->config->notice_fd, &n);
 }
@@ -149,7 +152,7 @@ int spot_admit(const struct spot *spot, mode_t type, const char *op) {
         if (spot->region->kind == REGION_RO)
                 return -EROFS;
         if (v.action == GUARD_PROTECT || v.action == GUARD_HIDE) {
-                tell(spot, v.rule, NOTICE_DENIED, op);
+                tell(spot, v, type, NOTICE_DENIED, op);
                 return v.action == GUARD_HIDE ? -EACCES : -EROFS;
         }
         /* what the upper has replaced stays there; so does what is below a directory the lower lacks */
@@ -159,10 +162,10 @@ int spot_admit(const struct spot *spot, mode_t type, const char *op) {
         if (strncmp(spot->name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0)
                 return -EACCES;
         if (spot->region->upper_fd < 0) {
-                tell(spot, v.rule, NOTICE_DENIED, op);
+                tell(spot, v, type, NOTICE_DENIED, op);
                 return -EROFS;
         }
-        tell(spot, v.rule, NOTICE_HELD, op);
+        tell(spot, v, type, NOTICE_HELD, op);
         return SPOT_UPPER;
 }
 

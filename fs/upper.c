@@ -176,24 +176,21 @@ int upper_copy_up(struct server *s, struct node *node, bool with_data) {
 
 /* ---- landing ---- */
 
-bool upper_builtin_hold(struct server *s, struct node *node) {
-        const struct region *region = server_region(s, node->region);
-        struct rules_verdict v;
-
-        if (!region->rules || !S_ISREG(node->type))
-                return false;
-        table_lock(s->table);
-        v = node_verdict(s->table, node, NULL);
-        table_unlock(s->table);
-        return v.action == GUARD_HOLD && rules_is_builtin(region->rules, v.rule);
+bool upper_judges(const struct region *region, struct rules_verdict v, mode_t type, const char *path) {
+        return S_ISREG(type) && v.action == GUARD_HOLD && region->rules &&
+               rules_is_builtin(region->rules, v.rule) && judge_applies(path);
 }
 
 bool upper_judged(struct server *s, struct node *node) {
         AUTO_BUF struct buf path = { 0 };
+        struct rules_verdict v;
 
-        if (node->layer != NODE_UPPER || !upper_builtin_hold(s, node))
+        if (node->layer != NODE_UPPER || !S_ISREG(node->type) || path_of(s, node, &path) < 0)
                 return false;
-        return path_of(s, node, &path) == 0 && judge_applies(buf_cstr(&path));
+        table_lock(s->table);
+        v = node_verdict(s->table, node, NULL);
+        table_unlock(s->table);
+        return upper_judges(server_region(s, node->region), v, node->type, buf_cstr(&path));
 }
 
 /** struct landing - one file on its way to the host */
@@ -303,12 +300,18 @@ static void prune(struct server *s, struct node *dir) {
 }
 
 static void tell_held(const struct landing *l, const char *reason) {
+        struct server *s = l->server;
         struct guard_notice n = { .type = NOTICE_HELD, .region = l->node->region };
+        struct rules_verdict v;
 
+        table_lock(s->table);
+        v = node_verdict(s->table, l->node, NULL);
+        table_unlock(s->table);
+        (void) snprintf(n.rule, sizeof(n.rule), "%s", rules_text(s->rules[n.region], v.rule));
         (void) snprintf(n.op, sizeof(n.op), "%s", "judge");
         (void) snprintf(n.path, sizeof(n.path), "%s", buf_cstr(&l->path));
         (void) snprintf(n.detail, sizeof(n.detail), "%s", reason);
-        notice_post(&l->server->notices, l->server->config->notice_fd, &n);
+        notice_post(&s->notices, s->config->notice_fd, &n);
 }
 
 static int land(struct landing *l, bool keep) {

@@ -44,8 +44,8 @@ int upper_copy_up(struct server *s, struct node *node, bool with_data) __attribu
  */
 bool upper_land(struct server *s, struct node *node, bool keep);
 
-/** upper_builtin_hold() - whether a built-in rule holds this regular file. Locks the table. */
-bool upper_builtin_hold(struct server *s, struct node *node);
+/** upper_judges() - whether the judge decides about a regular file at @path that verdict @v holds */
+bool upper_judges(const struct region *region, struct rules_verdict v, mode_t type, const char *path);
 
 /** upper_judged() - whether the node is a held file of the upper that the judge decides about. Locks the
  * table. */
