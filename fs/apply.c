@@ -28,7 +28,7 @@
 struct item {
         enum change_kind kind;
         enum journal_op op;
-        char *path; /* owned */
+        char *path; /* owned until it is in a batch */
         struct layer_origin lower, upper;
         int64_t since_ns;
         bool alone; /* in a batch of its own: what comes later is below it */
@@ -151,7 +151,7 @@ static int report_batch(struct apply *a, const struct batch *b) {
         for (size_t i = 0; r == 0 && i < b->journal->n; i++) {
                 const struct slot *slot = &b->slots[i];
                 const struct item *item = a->batch[i];
-                struct change c = { .kind = item->kind, .path = item->path };
+                struct change c = { .kind = item->kind, .path = b->journal->entries[i].path };
 
                 c.mode = item->op == JOURNAL_DELETE ? item->lower.mode : item->upper.mode;
                 c.size = item->op == JOURNAL_PUT ? item->upper.size : 0;
@@ -210,9 +210,9 @@ static int flush(struct apply *a) {
         return r;
 }
 
-static int push(struct apply *a, const struct item *item) {
+/* Puts the item, whose path moves, into the batch. */
+static int push(struct apply *a, struct item *item) {
         struct journal *j = a->journal;
-        char *path;
         int r;
 
         if (j->n == a->batch_max || item->alone) {
@@ -220,12 +220,9 @@ static int push(struct apply *a, const struct item *item) {
                 if (r < 0)
                         return r;
         }
-        path = strdup(item->path);
-        if (!path)
-                return error_set(a->err, -ENOMEM, "out of memory");
         a->batch[j->n] = item;
         j->entries[j->n++] = (struct journal_entry){ .op = item->op,
-                                                     .path = path,
+                                                     .path = TAKE_PTR(item->path),
                                                      .lower = item->lower,
                                                      .upper = item->upper,
                                                      .since_ns = item->since_ns };

@@ -384,7 +384,7 @@ static int commit_put(const struct batch *b, size_t i) {
         const struct journal_entry *e = &b->journal->entries[i];
         const struct slot *slot = &b->slots[i];
         char tmp[JOURNAL_TEMP_MAX];
-        struct there staged, target;
+        struct there staged = { 0 }, target = { 0 };
         int r;
 
         if (e->staged_ino == 0)
@@ -435,7 +435,7 @@ static int move_away(const struct batch *b, size_t i, const char *tmp) {
 static int commit_delete(const struct batch *b, size_t i) {
         const struct slot *slot = &b->slots[i];
         char tmp[JOURNAL_TEMP_MAX];
-        struct there old, target;
+        struct there old = { 0 }, target = { 0 };
         int r;
 
         journal_temp_name(b->journal, i, tmp);
