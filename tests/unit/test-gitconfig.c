@@ -4,13 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "fs/gitconfig.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
 
 static int collect(const char *key, const char *value, void *arg) {
         struct buf *out = arg;
@@ -159,12 +162,88 @@ static void gitconfig_parse_is_bounded(void **state) {
         assert_int_equal(gitconfig_parse(text, sizeof(text), accept, NULL, NULL), -EINVAL);
 }
 
+/* As `git config --list -z` prints it. */
+static int collect_z(const char *key, const char *value, void *arg) {
+        struct buf *out = arg;
+        int r;
+
+        r = buf_str(out, key);
+        if (r == 0 && value)
+                r = buf_fmt(out, "\n%s", value);
+        return r == 0 ? buf_add(out, "", 1) : r;
+}
+
+static int git_reads(const char *path, struct buf *out) {
+        AUTO_FREE char *command = NULL;
+        FILE *git;
+        int r;
+
+        assert_true(asprintf(&command,
+                             "GIT_CONFIG_NOSYSTEM=1 git config -f %s --no-includes --list -z 2>/dev/null",
+                             path) > 0);
+        git = popen(command, "re");
+        assert_non_null(git);
+        r = file_read(fileno(git), 1 << 20, out);
+        return pclose(git) == 0 ? r : -EINVAL;
+}
+
+/* What is accepted, git accepts and reads in the same way. Return: whether it was accepted. */
+static bool compare_with_git(const char *text, size_t len, const char *path) {
+        AUTO_BUF struct buf ours = { 0 }, gits = { 0 };
+        AUTO_FILE FILE *file = NULL;
+
+        if (gitconfig_parse(text, len, collect_z, &ours, NULL) < 0)
+                return false;
+        file = fopen(path, "we");
+        assert_non_null(file);
+        assert_int_equal(fwrite(text, 1, len, file), len);
+        assert_int_equal(fflush(file), 0);
+        if (git_reads(path, &gits) < 0)
+                fail_msg("git refuses: %.*s", (int) len, text);
+        if (ours.len != gits.len || (ours.len > 0 && memcmp(ours.data, gits.data, ours.len) != 0))
+                fail_msg("git reads it differently: %.*s", (int) len, text);
+        return true;
+}
+
+static void gitconfig_parse_agrees_with_git(void **state) {
+        static const char *const tokens[] = { "[a]", "[A \"x y\"]", "[b.C]",       "k",        "K-1",
+                                              "=",   " = ",         "\"",          "\\\"",     "\\\\",
+                                              "\\n", "\\\n",        "\\t",         "\n",       "\n",
+                                              "\n",  "\r\n",        " ",           "\t",       "#",
+                                              ";",   "v",           "v w",         "\xc3\xa4", "]",
+                                              "'",   "$",           "\n[a]\nk = ", "\nq = v",  "!" };
+        enum { TRIES = 30000, COMPARED_MAX = 120, TOKENS = 12 };
+        char path[] = "/tmp/cofferdam-gitconfig-XXXXXX";
+        AUTO_FD int fd = -1;
+        uint32_t rng = 4;
+        int compared = 0;
+
+        (void) state;
+        if (system("command -v git >/dev/null 2>&1") != 0)
+                skip();
+        fd = mkstemp(path);
+        assert_true(fd >= 0);
+        for (int i = 0; i < TRIES && compared < COMPARED_MAX; i++) {
+                AUTO_BUF struct buf text = { 0 };
+
+                assert_int_equal(buf_str(&text, "[a]\nk = "), 0);
+                for (int t = 0; t < TOKENS; t++) {
+                        rng = rng * 1664525U + 1013904223U;
+                        assert_int_equal(buf_str(&text, tokens[(rng >> 16) % ARRAY_SIZE(tokens)]), 0);
+                }
+                compared += compare_with_git(text.data, text.len, path);
+        }
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(compared, COMPARED_MAX);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(gitconfig_parse_reads),
                 cmocka_unit_test(gitconfig_parse_rejects),
                 cmocka_unit_test(gitconfig_parse_hands_on_what_stops_it),
                 cmocka_unit_test(gitconfig_parse_is_bounded),
+                cmocka_unit_test(gitconfig_parse_agrees_with_git),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
