@@ -250,7 +250,7 @@ static const struct gitkeys_row safe_keys[] = {
         { ANY_CONFIG, "user", false, "name", "text", is_text },
         { ANY_CONFIG, "user", false, "email", "text", is_text },
         { ANY_CONFIG, "init", false, "defaultbranch", "branch name", is_ref_name },
-        /* written by git submodule; compared with the only right value */
+        /* written by git submodule; has to be the way to the submodule's place: is_worktree() */
         { GITKEYS_MODULE, "core", false, "worktree", "the way back to the submodule's place", is_text },
 
         { GITKEYS_MODULES, "submodule", true, "path", "relative path, no part begins with '.' or '-'",
@@ -301,7 +301,7 @@ static bool is_subsection(const char *section, const char *sub) {
 /** struct judging - a file on the way through gitconfig_parse() */
 struct judging {
         unsigned int file;
-        const char *worktree;
+        size_t up;
         struct buf *reason;
         bool held;
         struct buf remotes; /* "name\n" of each remote that has an address; names have no line end */
@@ -329,8 +329,14 @@ static const struct gitkeys_row *find_row(unsigned int file, const char *section
         return NULL;
 }
 
+/* What git submodule writes: up to the directory that holds ".git", and down to the submodule's place. */
 static bool is_worktree(const struct judging *j, const char *value) {
-        return j->worktree && value && strcmp(value, j->worktree) == 0;
+        for (size_t i = 0; i < j->up; i++) {
+                if (strncmp(value, "../", 3) != 0)
+                        return false;
+                value += 3;
+        }
+        return j->up > 0 && is_module_path(NULL, value);
 }
 
 /* What has to be known before the end: which remotes there are, and which are named. */
@@ -395,11 +401,11 @@ static void judging_deinit(struct judging *j) {
         buf_deinit(&j->wanted);
 }
 
-bool gitkeys_judge(unsigned int file, const char *worktree, const char *data, size_t len, struct buf *reason) {
+bool gitkeys_judge(unsigned int file, size_t up, const char *data, size_t len, struct buf *reason) {
         CLEANUP(judging_deinit)
         struct judging j = {
                 .file = file,
-                .worktree = worktree,
+                .up = up,
                 .reason = reason,
                 .remotes.max = REMOTES_BYTES_MAX, /* searched once per wanted one */
                 .wanted.max = WANTED_BYTES_MAX,

@@ -31,9 +31,10 @@ const struct gitkeys_row *gitkeys_table(size_t *ret_n);
 
 /**
  * gitkeys_judge() - whether each key of the file is safe in it
- * @file:     one bit of enum gitkeys_file
- * @worktree: the only value that core.worktree may have; NULL: none
- * @reason:   receives the unsafe keys or the syntax error; NULL allowed
+ * @file:   one bit of enum gitkeys_file
+ * @up:     steps up from the file's directory to the one that holds ".git"; core.worktree has to go up exactly
+ *          these and then down by plain names; 0: core.worktree is not safe
+ * @reason: receives the unsafe keys or the syntax error; NULL allowed
  * Return: true: all are.
  */
-bool gitkeys_judge(unsigned int file, const char *worktree, const char *data, size_t len, struct buf *reason);
+bool gitkeys_judge(unsigned int file, size_t up, const char *data, size_t len, struct buf *reason);

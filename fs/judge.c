@@ -187,32 +187,6 @@ static bool judge_ref(const struct content *c) {
         return is_ref(c) || held(c, "not a ref");
 }
 
-/* "../../../sub/dir": from a submodule's git directory, one step up per component and down to its place; the
- * place is what the file says, checked by walking up exactly to the directory that holds ".git". */
-static char *expected_worktree(const struct content *c) {
-        const size_t up = c->place->n - 1 - c->place->git;
-        AUTO_BUF struct buf ways = { 0 };
-        const char *at;
-        char *line;
-
-        for (size_t i = 0; i < up; i++) {
-                if (buf_str(&ways, "../") < 0)
-                        return NULL;
-        }
-        at = memmem(c->data, c->len, ways.data, ways.len);
-        if (!at || (at > c->data && (at[-1] == '/' || at[-1] == '.')))
-                return NULL;
-        line = strndup(at, strcspn(at, "\n\r\""));
-        for (const char *p = line ? line + ways.len : NULL; p; p = strchr(p, '/')) {
-                p += *p == '/';
-                if (*p == '.' || *p == '/' || *p == '\0' || strchr(p, '\\') || strchr(p, '~')) {
-                        free(line);
-                        return NULL;
-                }
-        }
-        return line;
-}
-
 /* Whether git could find the start of a section: only at the start of a line, after blanks. */
 static bool has_section(const char *data, size_t len) {
         bool start = true;
@@ -226,14 +200,13 @@ static bool has_section(const char *data, size_t len) {
 }
 
 static bool judge_config(const struct content *c) {
-        AUTO_FREE char *worktree = NULL;
+        const struct place *p = c->place;
 
-        if (in_refs(c->place) && is_ref(c))
+        if (in_refs(p) && is_ref(c))
                 return true;
-        if (is_module(c->place))
-                worktree = expected_worktree(c);
-        return gitkeys_judge(is_module(c->place) ? GITKEYS_MODULE : GITKEYS_CONFIG, worktree, c->data, c->len,
-                             c->reason);
+        if (is_module(p))
+                return gitkeys_judge(GITKEYS_MODULE, p->n - 1 - p->git, c->data, c->len, c->reason);
+        return gitkeys_judge(GITKEYS_CONFIG, 0, c->data, c->len, c->reason);
 }
 
 static bool judge_plain_config(const struct content *c) {
@@ -241,11 +214,11 @@ static bool judge_plain_config(const struct content *c) {
 }
 
 static bool judge_gitmodules(const struct content *c) {
-        return gitkeys_judge(GITKEYS_MODULES, NULL, c->data, c->len, c->reason);
+        return gitkeys_judge(GITKEYS_MODULES, 0, c->data, c->len, c->reason);
 }
 
 static bool judge_sequencer(const struct content *c) {
-        return gitkeys_judge(GITKEYS_SEQUENCER, NULL, c->data, c->len, c->reason);
+        return gitkeys_judge(GITKEYS_SEQUENCER, 0, c->data, c->len, c->reason);
 }
 
 /*

@@ -46,6 +46,7 @@ struct edge {
         char *fold; /* owned, folded form of @text; NULL: bytewise only */
         uint16_t len, fold_len;
         bool literal;
+        bool folded; /* @fold is @text */
         uint16_t to;
         int next; /* edge of the same node, -1: last */
 };
@@ -135,8 +136,10 @@ static int edge_init(struct edge *e, const struct pattern_comp *comp, bool fold)
                 return -ENOMEM;
         }
         memcpy(e->text, comp->text, comp->len);
-        if (fold)
+        if (fold) {
                 e->fold_len = (uint16_t) fold_name(comp->text, comp->len, e->fold);
+                e->folded = e->fold_len == e->len && memcmp(e->fold, e->text, e->len) == 0;
+        }
         return 0;
 }
 
@@ -377,18 +380,35 @@ static const struct state *state_get(const struct rules *rules, rules_state id) 
 /** struct spelling - a name as it is and folded */
 struct spelling {
         const char *name;
-        size_t len, fold_len, tail_len;
-        bool alias; /* may be an 8.3 name */
+        size_t len, fold_len;
+        size_t tail_len; /* of the folded name without final dots and spaces */
+        bool folded;     /* the folded name is the name */
+        bool alias;      /* may be an 8.3 name */
         char fold[RULES_NAME_MAX];
 };
 
+static void spelling_init(struct spelling *s, const char *name, size_t len) {
+        s->name = name;
+        s->len = len;
+        s->fold_len = fold_name(name, len, s->fold);
+        s->tail_len = fold_tail(s->fold, s->fold_len);
+        s->folded = s->fold_len == len && memcmp(s->fold, name, len) == 0;
+        s->alias = memchr(s->fold, '~', s->fold_len) != NULL;
+}
+
+static bool glob_takes(const struct edge *e, const struct spelling *s) {
+        if (glob_match(e->text, e->len, s->name, s->len))
+                return true;
+        if (!e->fold)
+                return false;
+        if (!(e->folded && s->folded) && glob_match(e->fold, e->fold_len, s->fold, s->fold_len))
+                return true;
+        return s->tail_len != s->fold_len && glob_match(e->fold, e->fold_len, s->fold, s->tail_len);
+}
+
 static bool edge_takes(const struct edge *e, const struct spelling *s) {
-        if (!e->literal) {
-                return glob_match(e->text, e->len, s->name, s->len) ||
-                       (e->fold && (glob_match(e->fold, e->fold_len, s->fold, s->fold_len) ||
-                                    (s->tail_len != s->fold_len &&
-                                     glob_match(e->fold, e->fold_len, s->fold, s->tail_len))));
-        }
+        if (!e->literal)
+                return glob_takes(e, s);
         if (e->len == s->len && memcmp(e->text, s->name, s->len) == 0)
                 return true;
         if (!e->fold)
@@ -416,16 +436,14 @@ static void set_step(const struct rules *rules, const struct state *from, const 
 
 rules_state rules_step(struct rules *rules, rules_state dir, const char *name, size_t len) {
         const struct state *from = state_get(rules, dir == RULES_ROOT ? rules->root : dir);
-        struct spelling s = { .name = name, .len = len };
+        struct spelling s __attribute__((uninitialized));
         struct set set __attribute__((uninitialized)); /* 16 KiB; filled up to .n */
 
         if (!from || len > RULES_NAME_MAX)
                 return STATE_FULL;
         if (from->n == 0)
                 return from->id; /* decided for everything below */
-        s.fold_len = fold_name(name, len, s.fold);
-        s.tail_len = fold_tail(s.fold, s.fold_len);
-        s.alias = memchr(s.fold, '~', s.fold_len) != NULL;
+        spelling_init(&s, name, len);
         set.n = 0;
         set_step(rules, from, &s, &set);
         return set_intern(rules, &set);
