@@ -40,12 +40,14 @@ void batch_init(struct batch *b, const struct apply_options *opt, struct journal
         b->opt = opt;
         b->journal = journal;
         for (size_t i = 0; i < JOURNAL_ENTRIES_MAX; i++)
-                b->slots[i] = (struct slot){ .dir_fd = -1 };
+                b->slots[i] = (struct slot){ .dir_fd = -1, .file_fd = -1 };
 }
 
 void batch_deinit(struct batch *b) {
-        for (size_t i = 0; i < JOURNAL_ENTRIES_MAX; i++)
+        for (size_t i = 0; i < JOURNAL_ENTRIES_MAX; i++) {
+                b->slots[i].file_fd = fd_close(b->slots[i].file_fd);
                 b->slots[i].dir_fd = fd_close(b->slots[i].dir_fd);
+        }
 }
 
 static void step(const struct batch *b, const char *what) {
@@ -113,16 +115,14 @@ static int fill_file(int from_fd, const struct stat *st, int to_fd, const struct
         keep_owner(to_fd, slot, st);
         if (fchmod(to_fd, st->st_mode & 0777) < 0)
                 return -errno;
-        r = copy_times(st, to_fd);
-        if (r < 0)
-                return r;
-        return fsync(to_fd) < 0 ? -errno : 0;
+        return copy_times(st, to_fd);
 }
 
-static int stage_file(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+static int stage_file(struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
         struct stat now;
         AUTO_FD int from = layer_open_read(upper_dir, slot->name);
         AUTO_FD int to = -1;
+        int r;
 
         if (from < 0)
                 return from;
@@ -131,10 +131,15 @@ static int stage_file(const struct slot *slot, const char *tmp, int upper_dir, c
         if (!S_ISREG(now.st_mode) || now.st_ino != st->st_ino)
                 return -ESTALE;
         to = openat(slot->dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        return to < 0 ? -errno : fill_file(from, st, to, slot);
+        if (to < 0)
+                return -errno;
+        r = fill_file(from, st, to, slot);
+        if (r == 0)
+                slot->file_fd = TAKE_FD(to);
+        return r;
 }
 
-static int stage_symlink(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+static int stage_symlink(struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
         const struct timespec times[2] = { st->st_atim, st->st_mtim };
         char target[PATH_MAX];
         const ssize_t n = readlinkat(upper_dir, slot->name, target, sizeof(target) - 1);
@@ -163,7 +168,7 @@ static int make_dir(const struct slot *slot, const char *name, const struct stat
         return fchmod(fd, (st->st_mode & 01777) | 0700 | (made.st_mode & S_ISGID)) < 0 ? -errno : 0;
 }
 
-static int stage_dir(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
+static int stage_dir(struct slot *slot, const char *tmp, int upper_dir, const struct stat *st) {
         (void) upper_dir;
         return make_dir(slot, tmp, st);
 }
@@ -184,9 +189,9 @@ static int open_upper_parent(const struct batch *b, size_t i, struct stat *ret_s
 static int stage_put(struct batch *b, size_t i) {
         static const struct {
                 mode_t type;
-                int (*make)(const struct slot *slot, const char *tmp, int upper_dir, const struct stat *st);
+                int (*make)(struct slot *slot, const char *tmp, int upper_dir, const struct stat *st);
         } makers[] = { { S_IFREG, stage_file }, { S_IFLNK, stage_symlink }, { S_IFDIR, stage_dir } };
-        const struct slot *slot = &b->slots[i];
+        struct slot *slot = &b->slots[i];
         char tmp[JOURNAL_TEMP_MAX];
         struct there made = { 0 };
         struct stat st;
@@ -254,6 +259,26 @@ static int stage_delete(struct batch *b, size_t i) {
         return 0;
 }
 
+/*
+ * Makes the staged files durable, all at once: the first sync writes what the file system's journal has of
+ * the others, too.
+ */
+static void sync_files(struct batch *b) {
+        for (size_t i = 0; i < b->journal->n; i++) {
+                struct slot *slot = &b->slots[i];
+                char tmp[JOURNAL_TEMP_MAX];
+
+                if (slot->file_fd >= 0 && fsync(slot->file_fd) < 0) {
+                        slot->why = -errno;
+                        slot->state = SLOT_REFUSED;
+                        journal_temp_name(b->journal, i, tmp);
+                        (void) !hosttree_remove(slot->dir_fd, tmp);
+                        b->journal->entries[i].staged_ino = 0;
+                }
+                slot->file_fd = fd_close(slot->file_fd);
+        }
+}
+
 int batch_stage(struct batch *b) {
         static int (*const stagers[])(struct batch * b, size_t i) = {
                 [JOURNAL_MKDIR] = stage_mkdir, [JOURNAL_PUT] = stage_put, [JOURNAL_DELETE] = stage_delete
@@ -271,6 +296,8 @@ int batch_stage(struct batch *b) {
                 if (r < 0)
                         return r;
         }
+        step(b, "sync files");
+        sync_files(b);
         return 0;
 }
 

@@ -17,6 +17,7 @@ enum slot_state { SLOT_PENDING, SLOT_STAGED, SLOT_LANDED, SLOT_REFUSED };
 /** struct slot - what is known of one entry while the batch runs */
 struct slot {
         int dir_fd;       /* directory of the host that holds the path, owned; -1: not open */
+        int file_fd;      /* staged regular file that is not synced yet, owned; -1: none */
         const char *name; /* last component, borrowed from the entry */
         enum slot_state state;
         int why; /* of SLOT_REFUSED, negative errno; -ESTALE: conflict */

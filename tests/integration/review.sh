@@ -237,6 +237,15 @@ continue_needs_something() {
         [ -e "$U/new" ] || fail 'lost'
 }
 
+few_descriptors() {
+        run_dir 0123456789ab
+        mkdir "$U/d"
+        for i in $(seq 100); do printf x >"$U/d/$i"; done
+        (ulimit -n 64; status 0 "$C" apply >out)
+        eq 101 "$(wc -l <out)" lines
+        eq 100 "$(ls d | wc -l)" files
+}
+
 two_at_once() {
         sample 0123456789ab
         exec 9<"$runs/0123456789ab"
@@ -283,6 +292,7 @@ t 'hostile names' fresh hostile_names
 t 'links of the work lead nowhere' fresh links_of_the_work
 t 'apply --json' fresh json_of_apply
 t 'apply --continue' fresh continue_needs_something
+t 'with 64 descriptors' fresh few_descriptors
 t 'two at once' fresh two_at_once
 t 'usage' fresh usage
 finish
