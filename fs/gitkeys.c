@@ -158,7 +158,8 @@ static bool is_authority(const char *s, size_t len) {
 static bool is_scp(const char *url) {
         const char *colon = strchr(url, ':'), *at;
 
-        if (!colon || strcspn(url, "/") < (size_t) (colon - url) || colon[1] == ':' || colon[1] == '-' || !colon[1])
+        if (!colon || strcspn(url, "/") < (size_t) (colon - url) || colon[1] == ':' || colon[1] == '-' ||
+            !colon[1])
                 return false;
         at = memchr(url, '@', (size_t) (colon - url));
         if (at && (at == url || strspn(url, LETTERS DIGITS "._+-") < (size_t) (at - url)))
@@ -168,10 +169,10 @@ static bool is_scp(const char *url) {
 }
 
 /*
- * https, ssh and scp-like addresses. Not: ext:: and other helpers (they run programs), file:// and local paths
- * (git then runs upload-pack and the hooks and config of a repository that the work may have made), git:// and
- * http:// (not authenticated), encoded line ends (CVE-2020-5260), a host or path that reads as an option
- * (CVE-2017-1000117).
+ * https, ssh and scp-like addresses. Not: ext:: and other helpers (they run programs), file:// and local
+ * paths (git then runs upload-pack and the hooks and config of a repository that the work may have made),
+ * git:// and http:// (not authenticated), encoded line ends (CVE-2020-5260), a host or path that reads as an
+ * option (CVE-2017-1000117).
  */
 static bool is_url(const char *sub, const char *value) {
         static const char *const schemes[] = { "https://", "ssh://" };
@@ -190,11 +191,12 @@ static bool is_url(const char *sub, const char *value) {
 }
 
 /* Also relative to the superproject's remote: git never takes the file transport for it unasked
- * (protocol.allow in git-config(1)). */
+ * (protocol.allow in git-config(1)). An empty part could end up as another host
+ * (git 1a3609e402). */
 static bool is_module_url(const char *sub, const char *value) {
         if (is_url(sub, value))
                 return true;
-        return is_made_of(value, LETTERS DIGITS "-._~/+") &&
+        return is_made_of(value, LETTERS DIGITS "-._~/+") && !strstr(value, "//") &&
                (strncmp(value, "./", 2) == 0 || strncmp(value, "../", 3) == 0);
 }
 
@@ -255,7 +257,8 @@ static const struct gitkeys_row safe_keys[] = {
 
         { GITKEYS_MODULES, "submodule", true, "path", "relative path, no part begins with '.' or '-'",
           is_module_path },
-        { GITKEYS_MODULES, "submodule", true, "url", "an https, ssh, scp-like or relative address", is_module_url },
+        { GITKEYS_MODULES, "submodule", true, "url", "an https, ssh, scp-like or relative address",
+          is_module_url },
         { GITKEYS_MODULES, "submodule", true, "update", "checkout, merge, rebase or none", is_update },
         { GITKEYS_MODULES, "submodule", true, "branch", "branch name or '.'", is_ref_name },
         { GITKEYS_MODULES, "submodule", true, "ignore", "all, dirty, untracked or none", is_ignore },
@@ -318,7 +321,8 @@ static void hold(struct judging *j, const char *text) {
                 return; /* its ceiling is reached: the first keys are enough to go by */
 }
 
-static const struct gitkeys_row *find_row(unsigned int file, const char *section, bool sub, const char *name) {
+static const struct gitkeys_row *find_row(unsigned int file, const char *section, bool sub,
+                                          const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(safe_keys); i++) {
                 const struct gitkeys_row *row = &safe_keys[i];
 
@@ -344,7 +348,8 @@ static int note(struct judging *j, const struct gitkeys_row *row, const char *ke
                 const char *value) {
         if (strcmp(row->section, "remote") == 0 && strcmp(row->name, "url") == 0)
                 return buf_fmt(&j->remotes, "\n%s\n", sub);
-        if (strcmp(row->section, "branch") == 0 && strcmp(row->name, "remote") == 0 && strcmp(value, ".") != 0)
+        if (strcmp(row->section, "branch") == 0 && strcmp(row->name, "remote") == 0 &&
+            strcmp(value, ".") != 0)
                 return buf_fmt(&j->wanted, "%s\t\n%s\n", key, value);
         return 0;
 }
@@ -379,7 +384,8 @@ static int judge_key(const char *key, const char *value, void *arg) {
         return 0;
 }
 
-/* Each remote that a branch names has an address in this file: else git takes the name for a path or address. */
+/* Each remote that a branch names has an address in this file: else git takes the name for a path or address.
+ */
 static void judge_branches(struct judging *j) {
         char *p = j->wanted.data;
 

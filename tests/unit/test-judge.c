@@ -444,6 +444,7 @@ static void judge_content_reads_gitmodules(void **state) {
                 { "[submodule \"a\"]\nurl = ext::sh\n", false },
                 { "[submodule \"a\"]\nurl = ../ext::x\n", false },
                 { "[submodule \"a\"]\nurl = /w/evil\n", false },
+                { "[submodule \"a\"]\nurl = ../..//example.org/x\n", false },
                 { "[submodule \"a\"]\npath = -x\n", false },
                 { "[submodule \"a\"]\npath = /x\n", false },
                 { "[submodule \"a\"]\npath = ../x\n", false },
