@@ -22,6 +22,17 @@ struct pin {
         uid_t owner;      /* at the time; may change */
 };
 
+/**
+ * struct pin_memo - what the refused places of this host turned out to be, so that many pins made at one time
+ * look each up once
+ */
+struct pin_memo;
+
+/** pin_memo_new() - an empty one. Return: owned, free with pin_memo_free(); NULL: out of memory. */
+struct pin_memo *pin_memo_new(void) __attribute__((warn_unused_result));
+/** pin_memo_free() - accepts NULL. Return: NULL. */
+struct pin_memo *pin_memo_free(struct pin_memo *memo);
+
 /** struct pin_policy - what may be pinned */
 struct pin_policy {
         const char *home;      /* caller's home, borrowed, NULL allowed */
@@ -30,6 +41,7 @@ struct pin_policy {
                                   without   symlinks); NULL: the operator wrote the path, follow */
         const char *const *allowed; /* absolute paths allowed by name although refused (--allow-sensitive) */
         size_t n_allowed;
+        struct pin_memo *memo; /* borrowed; NULL: every place is looked up every time */
 };
 
 /** enum pin_base - what a row of pin_refused() is relative to */
@@ -79,6 +91,10 @@ int pin_hidden(const struct pin *pin, const struct pin_policy *policy, char ***r
 
 /** pin_deinit() - close and free; accepts PIN_INIT */
 void pin_deinit(struct pin *pin);
+static inline void auto_pin_memo(struct pin_memo **p) {
+        *p = pin_memo_free(*p);
+}
+#define AUTO_PIN_MEMO __attribute__((cleanup(auto_pin_memo)))
 #define PIN_INIT \
         { .fd = -1 }
 #define AUTO_PIN __attribute__((cleanup(pin_deinit)))

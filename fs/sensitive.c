@@ -188,11 +188,92 @@ static bool same_inode(const struct walk_id *a, const struct walk_id *b) {
         return a->dev == b->dev && a->ino == b->ino;
 }
 
-/* The identity of what @path names now, over links. */
-static int identify_path(const char *path, struct walk_id *ret) {
-        AUTO_FD int fd = open(path, O_PATH | O_CLOEXEC);
+/** struct spot - what a path named when it was looked at, over links */
+struct spot {
+        char *place; /* owned */
+        bool exists;
+        struct walk_id id;
+        char *real; /* owned; NULL: it cannot be walked */
+};
 
-        return fd < 0 ? -errno : walk_identify(fd, ret);
+enum { MEMO_SLOTS = 1024, MEMO_MAX = 512 /* more than the list of places and their parents */ };
+
+struct pin_memo {
+        uint16_t slots[MEMO_SLOTS]; /* 1 + index into spots, 0: free */
+        size_t n;
+        struct spot spots[MEMO_MAX]; /* filled in order: few pages are ever touched */
+};
+
+struct pin_memo *pin_memo_new(void) {
+        return calloc(1, sizeof(struct pin_memo));
+}
+
+static void spot_deinit(struct spot *spot) {
+        free(spot->place);
+        free(spot->real);
+        *spot = (struct spot){ 0 };
+}
+
+struct pin_memo *pin_memo_free(struct pin_memo *memo) {
+        for (size_t i = 0; memo && i < memo->n; i++)
+                spot_deinit(&memo->spots[i]);
+        free(memo);
+        return NULL;
+}
+
+static void look(const char *place, struct spot *ret) {
+        AUTO_WALK struct walk at = WALK_INIT;
+        AUTO_FD int fd = open(*place ? place : "/", O_PATH | O_CLOEXEC);
+
+        *ret = (struct spot){ 0 };
+        ret->exists = fd >= 0 && walk_identify(fd, &ret->id) == 0;
+        if (ret->exists && walk_path(place, &at) == 0)
+                ret->real = TAKE_PTR(at.real);
+}
+
+/* The slot of @place, or the free one where it belongs (FNV-1a, linear probing). */
+static uint16_t *slot_of(struct pin_memo *memo, const char *place) {
+        uint32_t h = 2166136261U;
+
+        for (const char *p = place; *p; p++)
+                h = (h ^ (unsigned char) *p) * 16777619U;
+        for (;; h++) {
+                uint16_t *slot = &memo->slots[h % MEMO_SLOTS];
+
+                if (*slot == 0 || strcmp(memo->spots[*slot - 1].place, place) == 0)
+                        return slot;
+        }
+}
+
+/* Looks at @place and keeps what was found. Return: NULL when there is no room. */
+static const struct spot *remember(struct pin_memo *memo, uint16_t *slot, const char *place) {
+        struct spot *spot = &memo->spots[memo->n];
+        char *copy = memo->n < MEMO_MAX ? strdup(place) : NULL;
+
+        if (!copy)
+                return NULL;
+        look(place, spot);
+        spot->place = copy;
+        *slot = (uint16_t) ++memo->n;
+        return spot;
+}
+
+/*
+ * What @place names now, or did when the memo first asked.
+ * @scratch: used when there is no memo or no room in it; the caller frees it with spot_deinit()
+ */
+static const struct spot *spot_of(struct pin_memo *memo, const char *place, struct spot *scratch) {
+        const struct spot *spot = NULL;
+
+        if (memo) {
+                uint16_t *slot = slot_of(memo, place);
+
+                spot = *slot ? &memo->spots[*slot - 1] : remember(memo, slot, place);
+        }
+        if (spot)
+                return spot;
+        look(place, scratch);
+        return scratch;
 }
 
 /* --- refusing ---------------------------------------------------------------------------------------- */
@@ -276,14 +357,13 @@ static int refuse(const struct candidate *c, const char *place, const char *why)
 }
 
 static int check_place(const char *place, const char *why, void *arg) {
+        CLEANUP(spot_deinit) struct spot scratch = { 0 };
         struct candidate *c = arg;
-        struct walk_id id;
+        const struct spot *spot = spot_of(c->policy->memo, place, &scratch);
         bool hit = path_below(c->real, place) != NULL;
 
-        if (!hit && identify_path(place, &id) == 0) {
-                for (size_t i = 0; i < c->n_above && !hit; i++)
-                        hit = same_inode(&id, &c->above[i]);
-        }
+        for (size_t i = 0; spot->exists && i < c->n_above && !hit; i++)
+                hit = same_inode(&spot->id, &c->above[i]);
         return hit && !is_allowed(c, place) ? refuse(c, place, why) : 0;
 }
 
@@ -340,27 +420,18 @@ int sensitive_check(const char *given, const struct walk *at, const struct walk_
 
 /* --- hiding ------------------------------------------------------------------------------------------ */
 
-enum { SEEN_MAX = 64 };
-
 /** struct hiding - patterns being made for a pinned directory */
 struct hiding {
         const struct pin *pin;
         const struct pin_policy *policy;
         char **v;
         size_t n;
-        struct {
-                char *dir; /* owned */
-                bool same; /* it is the pinned directory */
-        } seen[SEEN_MAX];
-        size_t n_seen;
 };
 
 static void hiding_deinit(struct hiding *h) {
         for (size_t i = 0; i < h->n; i++)
                 free(h->v[i]);
         free(h->v);
-        for (size_t i = 0; i < h->n_seen; i++)
-                free(h->seen[i].dir);
 }
 
 /* Appends "/" and @rel, wildcards made literal except for those of @prefix, which comes first. */
@@ -391,23 +462,13 @@ static int add_pattern(struct hiding *h, const char *prefix, const char *rel) {
         return 0;
 }
 
-/* Whether the directory @dir is the pinned one under another name; each is looked up once. */
-static bool is_alias(struct hiding *h, const char *dir) {
+/* Whether the directory @dir is the pinned one under another name. */
+static bool is_alias(const struct hiding *h, const char *dir) {
+        CLEANUP(spot_deinit) struct spot scratch = { 0 };
         const struct walk_id pinned = { .dev = h->pin->dev, .ino = h->pin->ino };
-        struct walk_id id;
-        bool same;
+        const struct spot *spot = spot_of(h->policy->memo, dir, &scratch);
 
-        for (size_t i = 0; i < h->n_seen; i++) {
-                if (strcmp(h->seen[i].dir, dir) == 0)
-                        return h->seen[i].same;
-        }
-        same = identify_path(*dir ? dir : "/", &id) == 0 && same_inode(&id, &pinned);
-        if (h->n_seen < SEEN_MAX) {
-                h->seen[h->n_seen].dir = strdup(dir);
-                h->seen[h->n_seen].same = same;
-                h->n_seen += h->seen[h->n_seen].dir != NULL;
-        }
-        return same;
+        return spot->exists && same_inode(&spot->id, &pinned);
 }
 
 /* Hides @place when one of the directories above it is the pinned one by another name. */
@@ -422,30 +483,30 @@ static int hide_alias(struct hiding *h, const char *place) {
         return 0;
 }
 
-static bool is_allowed_place(const struct hiding *h, const char *place, const struct walk *at) {
+static bool is_allowed_place(const struct hiding *h, const char *place, const char *real) {
         for (size_t i = 0; i < h->policy->n_allowed; i++) {
                 const char *name = h->policy->allowed[i];
 
-                if (strcmp(name, place) == 0 || (at->real && strcmp(name, at->real) == 0))
+                if (strcmp(name, place) == 0 || (real && strcmp(name, real) == 0))
                         return true;
         }
         return false;
 }
 
 static int hide_place(const char *place, const char *why, void *arg) {
-        AUTO_WALK struct walk at = WALK_INIT;
+        CLEANUP(spot_deinit) struct spot scratch = { 0 };
         struct hiding *h = arg;
         const char *rel = path_below(place, h->pin->real);
-        const bool exists = walk_path(place, &at) == 0;
+        const struct spot *spot = spot_of(h->policy->memo, place, &scratch);
         int r;
 
         (void) why;
-        if (is_allowed_place(h, place, &at))
+        if (is_allowed_place(h, place, spot->real))
                 return 0;
         r = rel && *rel ? add_pattern(h, "", rel) : hide_alias(h, place);
-        if (r < 0 || !exists)
+        if (r < 0 || !spot->real)
                 return r;
-        rel = path_below(at.real, h->pin->real);
+        rel = path_below(spot->real, h->pin->real);
         return rel && *rel ? add_pattern(h, "", rel) : 0;
 }
 

@@ -82,7 +82,9 @@ int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_pl
         if (!plan)
                 return error_set(err, -ENOMEM, "out of memory");
         plan->ctx = ctx;
+        plan->memo = pin_memo_new(); /* without it everything works, only slower */
         r = plan_fill(plan, spec, err);
+        plan->memo = pin_memo_free(plan->memo);
         if (r < 0) {
                 (void) native_plan_free(plan);
                 return r == -ENOSYS ? probe_explain(ctx, "mount", r, err) : r;

@@ -85,6 +85,7 @@ enum { PLAN_TMPFS_MAX = 64, PLAN_FILES_MAX = 16 };
 /** struct driver_plan - the whole decision */
 struct driver_plan {
         const struct ctx *ctx; /* borrowed, outlives the plan */
+        struct pin_memo *memo; /* while the plan is made; owned */
         struct native_id id;
         const char *workspace; /* target of region 0, borrowed from it */
         bool network_open;

@@ -125,6 +125,7 @@ static int region_init(struct native_region *region, struct driver_plan *plan, c
         const struct pin_policy policy = {
                 .home = plan->ctx->home,
                 .state_dir = plan->ctx->state_dir,
+                .memo = plan->memo,
                 .allowed = (const char *const *) spec->allow_sensitive,
                 .n_allowed = spec->n_allow_sensitive,
         };

@@ -82,6 +82,7 @@ static int seed_open(struct native_seed *seed, const struct driver_plan *plan, c
         const struct pin_policy policy = {
                 .home = plan->ctx->home,
                 .state_dir = plan->ctx->state_dir,
+                .memo = plan->memo,
                 .allowed = agents ? agent : (const char *const *) spec->allow_sensitive,
                 .n_allowed = agents ? 1 : spec->n_allow_sensitive,
         };
