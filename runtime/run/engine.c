@@ -157,16 +157,28 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         return r;
 }
 
-void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret) {
-        const char *name = req->spec->driver ? req->spec->driver : "auto";
+/* Who serves @spec; NULL with a message: nobody. */
+static const struct driver_ops *pick_driver(const struct spec *spec, struct error *err) {
+        const char *name = spec->driver ? spec->driver : "auto";
         const struct driver_ops *driver = driver_find(name);
-        struct driver_plan *plan = NULL;
+
+        if (spec->mode == MODE_NONE) {
+                (void) error_set(err, -ENOTSUP, "mode 'none' is not in this version: every run is isolated");
+                return NULL;
+        }
+        if (!driver)
+                (void) error_set(err, -ENOTSUP, "driver '%s' is not in this build; use --driver native",
+                                 ESC(name));
+        return driver;
+}
+
+void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret) {
         struct error err = { 0 };
+        const struct driver_ops *driver = pick_driver(req->spec, &err);
+        struct driver_plan *plan = NULL;
         int r;
 
         if (!driver) {
-                (void) error_set(&err, -ENOTSUP, "driver '%s' is not in this build; use --driver native",
-                                 ESC(name));
                 refuse(ret, "SANDBOX_DRIVER_UNAVAILABLE", err.msg);
                 return;
         }
