@@ -118,7 +118,7 @@ static bool must_revive(const struct spot *spot, const struct making *m) {
 static int make(struct spot *spot, const struct making *m, enum node_layer *ret_layer) {
         struct facts facts;
         enum node_layer layer;
-        int r = spot_admit(spot, m->mode, m->op);
+        int r = S_ISLNK(m->mode) ? spot_admit_link(spot, m->target) : spot_admit(spot, m->mode, m->op);
 
         if (r < 0)
                 return r;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fs/attr.h"
+#include "fs/judge.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
 
@@ -167,6 +168,16 @@ int spot_admit(const struct spot *spot, mode_t type, const char *op) {
         }
         tell(spot, v, type, NOTICE_HELD, op);
         return SPOT_UPPER;
+}
+
+int spot_admit_link(const struct spot *spot, const char *target) {
+        const struct rules_verdict held = { .action = GUARD_HOLD, .rule = -1 };
+        const int r = spot_admit(spot, S_IFLNK, "symlink");
+
+        if (r != SPOT_LOWER || !spot->region->rules || judge_link(target))
+                return r;
+        tell(spot, held, S_IFLNK, spot->region->upper_fd < 0 ? NOTICE_DENIED : NOTICE_HELD, "symlink");
+        return spot->region->upper_fd < 0 ? -EROFS : SPOT_UPPER;
 }
 
 int spot_upper_dir(struct spot *spot) {

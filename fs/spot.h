@@ -59,6 +59,9 @@ struct rules_verdict spot_verdict(const struct spot *spot, mode_t type);
  */
 int spot_admit(const struct spot *spot, mode_t type, const char *op) __attribute__((warn_unused_result));
 
+/** spot_admit_link() - spot_admit() for a new symlink, which is also held when judge_link() says so */
+int spot_admit_link(const struct spot *spot, const char *target) __attribute__((warn_unused_result));
+
 /**
  * spot_upper_dir() - the parent's directory in the upper, made when it is missing
  * Return: descriptor borrowed from @spot, -errno.

@@ -88,8 +88,11 @@ int upper_make_dir(struct server *s, struct node *dir) {
         if (region->upper_fd < 0 || region->is_file)
                 return -EROFS;
         fd = upper_open_node(s, dir);
-        if (fd >= 0)
+        if (fd >= 0) {
+                if (!s->gauges[dir->region].used)
+                        upper_changed(s, dir->region); /* the upper's root was there from the start */
                 return fd;
+        }
         r = path_of(s, dir, &path);
         if (r < 0)
                 return r;
