@@ -89,7 +89,7 @@ static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *
 
 static int add_lower(struct listing *l, int dir_fd, const struct dirent64 *d) {
         const bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
-        const mode_t type = DTTOIF(d->d_type);
+        const mode_t type = DTTOIF((mode_t) d->d_type);
 
         if (l->plus && !dots)
                 return add_lower_plus(l, dir_fd, d);

@@ -1,0 +1,479 @@
+#!/usr/bin/env bash
+# The guard alone (guard-mount): what rules do to every way of changing a name, what the host has afterwards, and that
+# descriptors, links, mappings and renames do not lead around a rule
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cp "$HELPERS/guard-mount" "$HELPERS/make-name" "$T/bin/"
+export PATH=$T/bin:$PATH
+
+# g [OPTION...] -- CMD...: CMD in the workspace under the guard; held files go to $U, one per test
+U=
+g() {
+        local opts=()
+        : "${U:=$T/upper$count}"
+        mkdir -p "$U"
+        while [ "$1" != -- ]; do
+                opts+=("$1")
+                shift
+        done
+        shift
+        local rc=0
+        timeout -k 5 150 guard-mount -u "$U" "${opts[@]}" "$W" -- "$@" || rc=$?
+        [ "$rc" != 77 ] || skip 'no user namespaces or no /dev/fuse here'
+        return "$rc"
+}
+
+# py [OPTION...] <<SCRIPT: python under the guard
+py() { g "$@" -- python3 -c "$(cat)"; }
+
+# tree DIR: every name with type, mode and content, for comparing before and after
+tree() { (cd "$1" && find . -mindepth 1 \( -type f -printf '%p %m %s ' -exec sha256sum {} \; -o -printf '%p %y %m %l\n' \) | sort); }
+
+ways='create overwrite append rename link symlink tmpfile directory mkfifo socket'
+
+held_every_way() {
+        local way
+        U=$T/upper
+        for way in $ways; do
+                rm -rf "${W:?}"/* "$W"/.[!.]* "$U"
+                mkdir .vscode
+                echo 'content' | g -h '**/.vscode/**' -- make-name "$way" .vscode/x >said || true
+                if [ -e .vscode/x ] || [ -L .vscode/x ]; then fail "$way: it is on the host"; fi
+                grep -q '^made' said || continue
+                if [ ! -e "$U/.vscode/x" ] && [ ! -L "$U/.vscode/x" ]; then fail "$way: it is not in the upper"; fi
+                g -h '**/.vscode/**' -- sh -c 'ls -A .vscode' >said
+                eq x "$(cat said)" "$way: seen inside"
+        done
+        for way in create overwrite append rename; do
+                rm -rf "${W:?}"/* "$W"/.[!.]* "$U"
+                mkdir .vscode
+                echo 'content' | g -h '**/.vscode/**' -- make-name "$way" .vscode/x >said
+                has "$(cat said)" made "$way"
+        done
+}
+
+protected_every_way() {
+        mkdir d
+        echo keep >d/x
+        mkdir d/sub
+        tree . >"$T/before"
+        py -p 'd/**' <<'PY'
+import errno, os
+def no(f, *a, **k):
+    try: f(*a, **k)
+    except OSError as e: assert e.errno == errno.EROFS, (f, a, e)
+    else: raise SystemExit('allowed: %s %s' % (f, a))
+open('plain', 'w').close()
+no(open, 'd/x', 'w'); no(open, 'd/x', 'a'); no(open, 'd/x', 'r+'); no(open, 'd/new', 'w')
+no(os.mkdir, 'd/new'); no(os.symlink, 'x', 'd/new'); no(os.mkfifo, 'd/new'); no(os.unlink, 'd/x'); no(os.rmdir, 'd/sub')
+no(os.rename, 'd/x', 'y'); no(os.rename, 'plain', 'd/x'); no(os.rename, 'plain', 'd/new'); no(os.link, 'd/x', 'y')
+no(os.link, 'plain', 'd/new'); no(os.chmod, 'd/x', 0o600); no(os.truncate, 'd/x', 0); no(os.utime, 'd/x', (1, 1))
+no(os.setxattr, 'd/x', 'user.a', b'1')
+assert open('d/x').read() == 'keep\n'
+os.unlink('plain')
+PY
+        tree . | diff "$T/before" -
+}
+
+hidden_every_way() {
+        mkdir d
+        echo secret >d/key
+        echo other >d/open
+        py -H 'd/key' <<'PY'
+import errno, os
+def no(want, f, *a, **k):
+    try: f(*a, **k)
+    except OSError as e: assert e.errno == want, (f, a, e)
+    else: raise SystemExit('allowed: %s %s' % (f, a))
+no(errno.ENOENT, open, 'd/key'); no(errno.ENOENT, os.stat, 'd/key'); no(errno.ENOENT, os.rename, 'd/key', 'k')
+no(errno.ENOENT, os.link, 'd/key', 'k'); no(errno.ENOENT, os.unlink, 'd/key'); no(errno.ENOENT, os.truncate, 'd/key', 0)
+no(errno.EACCES, open, 'd/key', 'w'); no(errno.EACCES, os.mkdir, 'd/key'); no(errno.EACCES, os.symlink, 'x', 'd/key')
+no(errno.EACCES, os.rename, 'd/open', 'd/key')
+assert os.listdir('d') == ['open'], os.listdir('d')
+assert [e.name for e in os.scandir('d') if e.stat()] == ['open']
+PY
+        eq secret "$(cat d/key)"
+}
+
+read_only_region() {
+        echo keep >x
+        mkdir d
+        tree . >"$T/before"
+        ! g -r -- sh -c 'echo a >x' 2>/dev/null || fail 'written'
+        g -r -- sh -c '! touch y 2>/dev/null && ! rm x 2>/dev/null && ! rmdir d 2>/dev/null && ! mv x z 2>/dev/null && cat x' >"$T/seen"
+        eq keep "$(cat "$T/seen")"
+        tree . | diff "$T/before" -
+        eq '' "$(ls -A "$U")" 'upper'
+}
+
+held_change() {
+        echo old >f
+        chmod 640 f
+        touch -d '2001-02-03 04:05:06.123456789' f
+        tree . >"$T/before"
+        py -h 'f' <<'PY'
+import os
+reader = open('f')                       # opened before it is copied up
+ino = os.stat('f').st_ino
+os.chmod('f', 0o600)
+assert os.stat('f').st_mtime_ns % 10**9 == 123456789
+with open('f', 'a') as w: w.write('new\n')
+assert reader.read() == 'old\nnew\n', 'an open file does not follow'
+assert os.fstat(reader.fileno()).st_size == 8
+assert os.stat('f').st_ino == ino, 'the inode number changed'
+open('f', 'w').write('all new')
+assert open('f').read() == 'all new'
+PY
+        tree . | diff "$T/before" -
+        eq 'all new' "$(cat "$U/f")" 'upper'
+        eq 600 "$(stat -c %a "$U/f")" 'mode in the upper'
+}
+
+held_deletion() {
+        mkdir -p proj/.vscode/sub other
+        echo 1 >proj/.vscode/tasks.json
+        echo 2 >proj/.vscode/sub/x
+        echo 3 >proj/code
+        g -b -- sh -ec '
+                rm proj/.vscode/tasks.json; [ ! -e proj/.vscode/tasks.json ]; [ "$(ls proj/.vscode)" = sub ]
+                rm -rf proj; [ ! -e proj ]; [ "$(ls -A)" = other ]
+                mkdir proj; [ -z "$(ls -A proj)" ]; echo new > proj/code; mkdir proj/.vscode; [ -z "$(ls -A proj/.vscode)" ]
+                echo fresh > proj/.vscode/tasks.json; [ "$(cat proj/.vscode/tasks.json)" = fresh ]'
+        eq 1 "$(cat proj/.vscode/tasks.json)" 'held file'
+        eq 2 "$(cat proj/.vscode/sub/x)" 'held file'
+        eq new "$(cat proj/code)" 'the directory that was made again'
+        g -b -- sh -ec '[ "$(cat proj/.vscode/tasks.json)" = fresh ]; [ "$(ls proj/.vscode)" = tasks.json ]'
+}
+
+# a directory is removed although the host keeps a held file in it; then a file takes its name
+deletion_then_file() {
+        mkdir -p d/.vscode
+        echo 1 >d/.vscode/x
+        g -b -- sh -ec 'rm -rf d; echo file > d; [ "$(cat d)" = file ]; rm d; [ ! -e d ]; ln -s x d; rm d; mkdir d; rmdir d; [ ! -e d ]'
+        eq 1 "$(cat d/.vscode/x)"
+}
+
+safe_config='[core]
+	bare = false'
+
+# what was judged is what lands: not what a descriptor, a link or a mapping writes afterwards
+late_writes() {
+        py -b <<'PY'
+import mmap, os, time
+safe, evil = b'[core]\n\tbare = false\n', b'[core]\n\tfsmonitor=x\n'
+def seen(): return open('.git/config', 'rb').read()
+for i in range(40):
+    fd = os.open('a', os.O_RDWR | os.O_CREAT); os.write(fd, safe)
+    os.rename('a', '.git/config')            # while it is open for writing
+    assert seen() == safe
+    os.pwrite(fd, evil, 0); assert seen()[:len(evil)] == evil, 'the descriptor must follow'
+    os.close(fd)
+    open('b', 'wb').write(safe); os.link('b', 'c'); os.rename('b', '.git/config')
+    open('c', 'wb').write(evil); os.unlink('c')
+    fd = os.open('d', os.O_RDWR | os.O_CREAT); os.write(fd, safe)
+    m = mmap.mmap(fd, len(safe)); os.rename('d', '.git/config')
+    m[:len(evil)] = evil; m.flush(); os.close(fd); m.close()
+PY
+}
+
+judged_bytes_land() {
+        mkdir -p .git
+        late_writes &
+        local pid=$! bad=0
+        while kill -0 "$pid" 2>/dev/null; do
+                ! grep -qs fsmonitor .git/config || bad=1
+        done
+        wait "$pid"
+        eq 0 "$bad" 'evil bytes on the host'
+        ! grep -r fsmonitor . || fail 'evil bytes on the host'
+        [ -e .git/config ] || fail 'the safe version has not landed'
+        has "$(cat "$T/upper$count/.git/config")" fsmonitor 'the held version'
+}
+
+judged_file_lands_at_close() {
+        mkdir .git
+        g -b -- sh -c "printf '%s\n' '$safe_config' >.git/config; cat .git/config" >seen
+        eq "$safe_config" "$(cat .git/config)" 'host'
+        eq "$safe_config" "$(cat seen)" 'inside'
+        eq '' "$(find "$U" -type f)" 'upper'
+        eq '' "$(find . -name '.cofferdam*')" 'temporary files'
+}
+
+conflict_is_kept() {
+        mkdir .git
+        echo '[core]' >.git/config
+        py -b <<'PY' &
+import os, time
+f = open('.git/config', 'a'); f.write('\tbare = false\n'); f.flush()
+open('started', 'w').close()
+while not os.path.exists('edited'): time.sleep(0.05)
+f.close()
+PY
+        wait_for 20 test -e started
+        printf '[core]\n\tignorecase = true\n' >.git/config.new
+        mv .git/config.new .git/config
+        touch edited
+        wait $!
+        has "$(cat .git/config)" ignorecase 'the edit of the host'
+        lacks "$(cat .git/config)" bare
+        has "$(cat "$T/upper$count/.git/config")" bare 'the held version'
+}
+
+links_are_refused() {
+        echo h >held
+        echo p >plain
+        py -h held -h 'dir/**' <<'PY'
+import errno, os
+def no(f, *a):
+    try: f(*a)
+    except OSError as e: assert e.errno == errno.EPERM, (a, e)
+    else: raise SystemExit('allowed: %s' % (a,))
+no(os.link, 'held', 'out'); os.mkdir('dir'); no(os.link, 'plain', 'dir/x'); no(os.link, 'plain', 'dir/held')
+os.link('plain', 'second'); assert os.stat('plain').st_nlink == 2
+open('second', 'w').write('both'); assert open('plain').read() == 'both'
+PY
+        eq both "$(cat plain)"
+        eq h "$(cat held)"
+}
+
+# a hard link made on the host before the run, between an allowed and a held name
+old_link_is_held() {
+        echo one >held
+        ln held open
+        g -h held -- sh -ec 'cat held open >/dev/null; echo two >open; cat held'
+        eq one "$(cat held)" 'the held name'
+        eq one "$(cat open)" 'its other name'
+}
+
+directory_rename() {
+        mkdir x
+        echo evil >x/tasks.json
+        py -b <<'PY'
+import errno, os
+def no(f, *a):
+    try: f(*a)
+    except OSError as e: assert e.errno == errno.EXDEV, (a, e)
+    else: raise SystemExit('allowed: %s' % (a,))
+no(os.rename, 'x', '.vscode')
+os.mkdir('y'); os.rename('y', '.vscode')          # nothing in it: nothing differs
+open('.vscode/a', 'w').write('held')
+os.mkdir('proj'); os.mkdir('proj/.vscode'); open('proj/.vscode/a', 'w').write('1'); open('proj/code', 'w').write('2')
+os.rename('proj', 'moved')                        # the same rules below: with its part of the upper
+assert open('moved/.vscode/a').read() == '1' and open('moved/code').read() == '2'
+assert os.listdir('moved/.vscode') == ['a'] and not os.path.exists('proj')
+open('moved/.vscode/b', 'w').write('3')
+PY
+        [ ! -e .vscode/tasks.json ] || fail 'renamed into place'
+        eq '' "$(ls -A moved/.vscode)" 'on the host'
+        eq 'a b' "$(cd "$U/moved/.vscode" && echo ?)" 'in the upper'
+        [ ! -e "$U/proj" ] || fail 'left behind in the upper'
+}
+
+# one process makes x/tasks.json, another renames x to .vscode and back
+directory_rename_race() {
+        py -b <<'PY'
+import os, threading, time
+stop = time.time() + 4
+def make():
+    while time.time() < stop:
+        try:
+            os.close(os.open('x/tasks.json', os.O_CREAT | os.O_WRONLY))
+            os.unlink('x/tasks.json')
+        except OSError: pass
+def move():
+    n = 0
+    while time.time() < stop:
+        try: os.rename('x', '.vscode'); n += 1
+        except OSError: pass
+        try: os.rename('.vscode', 'x')
+        except OSError: pass
+    assert n > 10, n
+os.mkdir('x')
+ts = [threading.Thread(target=t) for t in (make, make, move)]
+[t.start() for t in ts]; [t.join() for t in ts]
+PY
+}
+
+watch_for_canary() {
+        directory_rename_race &
+        local pid=$! seen=0
+        while kill -0 "$pid" 2>/dev/null; do [ ! -e .vscode/tasks.json ] || seen=1; done
+        wait "$pid"
+        eq 0 "$seen" 'a held name on the host'
+        [ ! -e .vscode/tasks.json ] || fail 'left on the host'
+}
+
+# the host (or another process of the caller) swaps a file for a link that leads out
+host_swaps() {
+        echo canary >"$T/canary"
+        echo fine >f
+        mkdir d
+        echo fine >d/f
+        mkdir "$T/outside"
+        echo canary >"$T/outside/f"
+        (
+                end=$((SECONDS + 6))
+                while [ $SECONDS -lt $end ]; do
+                        ln -sfn "$T/canary" f.new && mv -T f.new f
+                        mv -T d d.away && ln -sn "$T/outside" d
+                        echo fine >f.new && mv -T f.new f
+                        rm d && mv -T d.away d
+                done
+        ) 2>/dev/null &
+        # links lead where they lead (there is no root of the sandbox here): what counts is that a name that was
+        # looked up as a regular file or directory never does
+        py <<'PY'
+import os, time
+end = time.time() + 4; n = 0
+while time.time() < end:
+    for p in ('f', 'd/f'):
+        try:
+            fd = os.open(p, os.O_RDONLY | os.O_NOFOLLOW) if p == 'f' else os.open('f', os.O_RDONLY | os.O_NOFOLLOW, dir_fd=os.open('d', os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY))
+            data = os.read(fd, 100); os.close(fd)
+            assert data in (b'fine\n', b''), data; n += 1
+        except OSError: pass
+        os.closerange(3, 400) if p != 'f' else None
+assert n > 10, n
+PY
+        kill "$!" 2>/dev/null || true
+        wait "$!" 2>/dev/null || true
+}
+
+host_edits_show() {
+        echo one >f
+        py <<'PY' &
+import os, time
+assert open('f').read() == 'one\n' and not os.path.exists('new')
+open('ready', 'w').close()
+end = time.time() + 10
+while open('f').read() != 'three!\n' or not os.path.exists('new'):
+    assert time.time() < end, 'the edit of the host is not seen'
+    time.sleep(0.1)
+PY
+        wait_for 20 test -e ready
+        echo 'three!' >f
+        touch new
+        wait $!
+}
+
+nothing_privileged() {
+        py <<'PY'
+import errno, os, stat
+def no(want, f, *a):
+    try: f(*a)
+    except OSError as e: assert e.errno in want, (a, e)
+    else: raise SystemExit('allowed: %s' % (a,))
+open('f', 'w').close()
+for mode in (0o4755, 0o2755, 0o6755): no([errno.EPERM], os.chmod, 'f', mode)
+no([errno.EPERM], os.mknod, 'null', stat.S_IFCHR | 0o666, os.makedev(1, 3))
+no([errno.EPERM], os.mknod, 'sda', stat.S_IFBLK | 0o666, os.makedev(8, 0))
+no([errno.EPERM, errno.EINVAL], os.chown, 'f', os.getuid() + 1, -1)
+no([errno.EPERM], os.setxattr, 'f', 'security.capability', b'\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
+no([errno.EPERM], os.setxattr, 'f', 'user.overlay.whiteout', b'y')
+no([errno.EPERM], os.setxattr, 'f', 'user.cofferdam.origin', b'y')
+os.chown('f', os.getuid(), os.getgid())
+os.setxattr('f', 'user.mine', b'value')
+assert os.getxattr('f', 'user.mine') == b'value' and os.listxattr('f') == ['user.mine']
+os.removexattr('f', 'user.mine'); assert os.listxattr('f') == []
+PY
+        eq '' "$(find . -perm /6000)" 'set-id files'
+}
+
+# descriptors do not grow with the tree
+few_descriptors() {
+        py <<'PY'
+import os
+os.mkdir('t')
+for i in range(300):
+    os.mkdir('t/%d' % i)
+    for j in range(3): open('t/%d/%d' % (i, j), 'w').write(str(j))
+PY
+        (
+                ulimit -n 64
+                g -- sh -ec 'find . -type f | wc -l; find . -type f -exec cat {} + | wc -c; rm -rf t; ls -A'
+        ) >"$T/seen"
+        eq '900 900' "$(xargs <"$T/seen")"
+}
+
+deep_tree() {
+        py <<'PY'
+import os
+top = os.open('.', os.O_RDONLY)
+for i in range(1000): os.mkdir('d'); os.chdir('d')
+open('leaf', 'w').write('x'); assert open('leaf').read() == 'x'
+os.fchdir(top)
+PY
+        py <<'PY'
+import os
+for i in range(1000): os.chdir('d')
+assert open('leaf').read() == 'x'
+PY
+        g -- rm -rf d
+        [ ! -e d ] || fail 'left'
+}
+
+odd_names() {
+        py <<'PY'
+import os
+names = [b'a' * 255, b'\xff\xfe', b'new\nline', b' ', b'\\', b'*', b'.cofferdam-x', '\u00e4'.encode()]
+for n in names: open(n, 'w').write('x')
+assert sorted(os.listdir(b'.')) == sorted(names), os.listdir(b'.')
+for i, n in enumerate(names): os.rename(n, n[:-1] + bytes([65 + i]))
+try: open(b'a' * 256, 'w')
+except OSError as e: assert e.errno == 36
+else: raise SystemExit('256 bytes')
+for i, n in enumerate(names): os.unlink(n[:-1] + bytes([65 + i]))
+assert os.listdir(b'.') == []
+PY
+}
+
+git_lives() {
+        git init -q "$T/origin$count"
+        git -C "$T/origin$count" commit -q --allow-empty -m first
+        cp -r "$T/origin$count" origin
+        g -b -- sh -ec '
+                git clone -q ./origin c && cd c && git remote set-url origin https://example.org/o.git && echo a >a && git add a && git commit -qm a && git switch -qc topic && echo b >b &&
+                git add b && git commit -qm b && git switch -q - && echo c >c && git add c && git commit -qm c && git rebase -q topic &&
+                git remote add other https://example.org/x.git && git worktree add -q ../wt && cd ../wt && echo d >d && git add d &&
+                git commit -qm d && cd ../c && git worktree remove ../wt && git gc -q && git fsck && git status --porcelain
+                cd .. && git init -q made && rm -rf origin'
+        git -C c fsck 2>&1
+        eq '' "$(git -C c status --porcelain)" 'status on the host'
+        eq https://example.org/x.git "$(git -C c config remote.other.url)" 'a safe key'
+        [ ! -e wt ] || fail 'the removed worktree is on the host'
+        [ ! -e origin ] || fail 'the removed repository is on the host'
+        eq '' "$(find . -name '.cofferdam*')" 'temporary files'
+        g -b -- sh -c 'cd c && git config core.fsmonitor /bin/false && git config core.fsmonitor'
+        eq '' "$(git -C c config core.fsmonitor || :)" 'a key that runs something'
+}
+
+exclusive_region() {
+        g -x -b -- sh -ec 'git init -q r && cd r && for i in 1 2 3 4 5; do echo $i >>f; done && git add f && git commit -qm f && seq 1 100000 >big && tail -n1 big'
+        eq '1 2 3 4 5' "$(xargs <r/f)"
+        eq 100000 "$(tail -n1 r/big)"
+}
+
+t 'a name made in any way is held' held_every_way
+t 'a protected name answers EROFS to any change' protected_every_way
+t 'a hidden name is not there and cannot be made' hidden_every_way
+t 'a read-only region takes nothing' read_only_region
+t 'a held change is seen by all openers and not by the host' held_change
+t 'a held deletion is seen inside only, also when its directory goes' held_deletion
+t 'another object takes the name of a directory that the host keeps' deletion_then_file
+t 'the bytes that were judged land, not later ones' judged_bytes_land
+t 'a judged file is on the host when close returns' judged_file_lands_at_close
+t 'an edit of the host is not overwritten by a landing' conflict_is_kept
+t 'links to and from held names are refused' links_are_refused
+t 'a hard link from before the run does not lead around a hold' old_link_is_held
+t 'a directory is renamed when no rule changes, else EXDEV' directory_rename
+t 'renaming a directory while a name is made in it' watch_for_canary
+t 'the host swaps files for links' host_swaps
+t 'edits of the host show within a second' host_edits_show
+t 'nothing privileged reaches the host' nothing_privileged
+t 'a tree with 64 descriptors' few_descriptors
+t 'a thousand levels' deep_tree
+t 'names of any bytes' odd_names
+t 'git lives, and its repository is sound on the host' git_lives
+t 'an exclusive region' exclusive_region
+finish
