@@ -39,6 +39,7 @@ verb_has_a_page() {
         case $1 in help | version) return ;; esac
         source_of "cofferdam-$1.1" >page
         [ -s page ] || fail 'the page is empty'
+        [ "$(awk '/^\.Sh NAME/ { getline; print }' page)" = ".Nm cofferdam-$1" ] || fail 'NAME is another'
 }
 
 verb_is_real() {
@@ -67,6 +68,11 @@ options_agree() {
                 return
         fi
         same_list help page "in '$1 --help' only" "in cofferdam-$1(1) only"
+}
+
+verb_agrees() {
+        verb_has_a_page "$1"
+        options_agree "$1"
 }
 
 # strings of the program that match a pattern, without their quotes
@@ -166,10 +172,7 @@ records_are_numbered() {
         [ "$n" -gt 0 ] || fail 'no records'
 }
 
-for verb in $(verbs); do
-        t "$verb has a page" verb_has_a_page "$verb"
-        t "options of $verb: help and page agree" options_agree "$verb"
-done
+for verb in $(verbs); do t "$verb: help and page agree" verb_agrees "$verb"; done
 t 'verbs of cofferdam(1) are real' verb_is_real
 t 'event types: code and page agree' event_types_agree
 t 'event keys: code and page agree' event_keys_agree
