@@ -20,7 +20,7 @@ struct options {
         enum run_tty tty;
         int events_fd; /* owned */
         bool json;
-        bool trace;
+        struct trace trace;
 };
 
 static int set_tty(void *arg, const char *value, struct error *err) {
@@ -48,7 +48,7 @@ static int set_json(void *arg, const char *value, struct error *err) {
 static int set_trace(void *arg, const char *value, struct error *err) {
         (void) value;
         (void) err;
-        ((struct options *) arg)->trace = true;
+        ((struct options *) arg)->trace.on = true;
         return 0;
 }
 
@@ -202,7 +202,9 @@ static int run(const struct ctx *ctx, struct options *o, int argc, char **argv) 
                 report(o, "SPEC_INVALID", "the command is empty");
                 return EXIT_USAGE;
         }
+        trace_step(&o->trace, "options");
         r = spec_resolve(ctx, flags, &spec, &err);
+        trace_step(&o->trace, "specification");
         if (r < 0)
                 return refuse_spec(o, r, err.msg);
         return execute(ctx, o, spec, argv + flags->next);
@@ -210,7 +212,11 @@ static int run(const struct ctx *ctx, struct options *o, int argc, char **argv) 
 
 int verb_run(const struct ctx *ctx, int argc, char **argv) {
         struct options o = { .events_fd = -1 };
-        const int code = run(ctx, &o, argc, argv);
+        int code;
+
+        trace_init(&o.trace, true, "caller"); /* the option that wants it has not been read yet */
+        o.trace.on = false;
+        code = run(ctx, &o, argc, argv);
 
         (void) fd_close(o.events_fd);
         return code;

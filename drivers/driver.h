@@ -16,6 +16,7 @@
 #include "fs/guard.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
+#include "runtime/base/trace.h"
 #include "runtime/spec/spec.h"
 
 struct driver_plan; /* defined by each driver */
@@ -60,7 +61,7 @@ struct start_request {
         int keep_fds[4]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;
-        bool trace; /* write a line per set-up step with its microseconds to stderr */
+        struct trace trace; /* of the supervisor */
         const struct sandbox_callbacks *callbacks;
         void *arg;
 };

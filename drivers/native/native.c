@@ -220,7 +220,7 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
                 flags |= CLONE_NEWNET;
         pid = sys_clone(flags, &sb->init_pidfd);
         if (pid == 0) {
-                s->trace.who = "init";
+                s->trace = trace_fork(&s->trace, "init");
                 init_close(s);
                 sandbox_main(s);
         }
@@ -327,16 +327,13 @@ static void prepare_root(const struct driver_plan *plan, struct setup *s) {
 
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
         AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1;
-        struct setup s = { .plan = sb->plan,
-                           .host_fd = -1,
-                           .root_fd = -1,
-                           .fuse_fd = -1,
-                           .trace = { .on = req->trace, .who = "supervisor" } };
+        struct setup s = {
+                .plan = sb->plan, .host_fd = -1, .root_fd = -1, .fuse_fd = -1, .trace = req->trace
+        };
         const struct seccomp_options options = { 0 };
         int fuse[2], notices[2], control[2];
         int r;
 
-        trace_step(&s.trace, "begin");
         if ((r = fdpass_pair(fuse)) < 0)
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         fuse_a = fuse[0];

@@ -29,7 +29,6 @@
 #include "drivers/native/mnt.h"
 #include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
@@ -49,15 +48,6 @@ enum {
 
 /* Where our own generated files lie before they are mounted over the host's. */
 static const char own_files[] = "run/cofferdam";
-
-void trace_step(struct trace *trace, const char *step) {
-        const uint64_t now = clock_ns();
-
-        if (trace->on && trace->last_ns)
-                (void) dprintf(STDERR_FILENO, "cofferdam: trace: %s %s %llu us\n", trace->who, step,
-                               (unsigned long long) (now - trace->last_ns) / 1000);
-        trace->last_ns = clock_ns();
-}
 
 /* Attaches the detached mount @mnt at @path below the new root; the point is made when our tmpfs lacks it. */
 static int attach(const struct setup *s, int mnt, const char *path, bool is_file) {

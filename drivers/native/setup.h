@@ -10,18 +10,9 @@
 #include "drivers/native/plan.h"
 #include "drivers/native/proto.h"
 #include "drivers/native/seccomp.h"
+#include "runtime/base/trace.h"
 
 enum { OS_DIRS_MAX = 32 };
-
-/** struct trace - a line per step on standard error */
-struct trace {
-        bool on;
-        const char *who;
-        uint64_t last_ns;
-};
-
-/** trace_step() - say how long it took since the last step */
-void trace_step(struct trace *trace, const char *step);
 
 /** struct setup - what the child needs to build the sandbox; everything borrowed from the parent by fork */
 struct setup {

@@ -121,7 +121,8 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
 }
 
 static int execute(const struct ctx *ctx, const struct run_request *req, const struct driver_ops *driver,
-                   const struct driver_plan *plan, struct run_msg *ret, struct error *err) {
+                   const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
+                   struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         struct events events = { .run_id = dir.id, .file_fd = -1, .sink_fd = req->events_fd };
         struct exec_request command;
@@ -136,6 +137,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         state = first_state(req, driver, plan, &dir);
         r = state ? fill_run_dir(req, &dir, &events, err) : error_set(err, -ENOMEM, "out of memory");
         events_fd = events.file_fd;
+        trace_step(trace, "run directory");
         if (r == 0) {
                 struct supervisor_args args = {
                         .ctx = ctx,
@@ -147,10 +149,11 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                         .state = state,
                         .client_fd = -1,
                         .keep = req->spec->keep,
-                        .trace = req->trace,
+                        .trace = trace_fork(trace, "supervisor"),
                 };
 
                 r = supervise(&args, req, ret, err);
+                trace_step(trace, "everything of the supervisor");
         } else {
                 (void) run_dir_remove(&dir);
         }
@@ -176,6 +179,7 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
         struct error err = { 0 };
         const struct driver_ops *driver = pick_driver(req->spec, &err);
         struct driver_plan *plan = NULL;
+        struct trace trace = req->trace;
         int r;
 
         if (!driver) {
@@ -183,13 +187,14 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                 return;
         }
         r = driver->plan(ctx, req->spec, &plan, &err);
+        trace_step(&trace, "plan");
         if (r < 0) {
                 refuse(ret, failure_of(r), err.msg);
                 if (r == -EINVAL) /* the specification, not the host */
                         ret->code = EXIT_SAID_WRONG;
                 return;
         }
-        r = execute(ctx, req, driver, plan, ret, &err);
+        r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);
         if (r < 0)
                 refuse(ret, "SANDBOX_SETUP_FAILED", err.msg);

@@ -18,7 +18,7 @@ struct run_request {
         enum run_tty tty;        /* TTY_AUTO: a terminal when stdin and stdout are terminals */
         int stdio[3];            /* the caller's descriptors, -1: closed */
         int events_fd;           /* sink of --events, -1: none */
-        bool trace;
+        struct trace trace;      /* of the caller */
 };
 
 /**

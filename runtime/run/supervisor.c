@@ -36,6 +36,7 @@ struct supervisor {
         struct run_msg final; /* what the caller is told at the end */
         uint32_t held, denied;
         uint64_t started_ns;
+        struct trace trace;
         bool over;
 };
 
@@ -151,7 +152,7 @@ static int detach_stdio(const struct supervisor_args *args, int stdio[3]) {
                         if (stdio[i] < 0)
                                 return -errno;
                 }
-                if (!(i == 2 && args->trace) && dup2(null, i) < 0)
+                if (!(i == 2 && args->trace.on) && dup2(null, i) < 0)
                         return -errno;
         }
         return 0;
@@ -188,7 +189,6 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                 .upper_fd = args->dir->upper_fd,
                 .keep_fds = { args->client_fd, stdio[0], stdio[1], stdio[2] },
                 .n_keep_fds = 4,
-                .trace = args->trace,
                 .callbacks = &callbacks,
                 .arg = s,
         };
@@ -198,19 +198,23 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
         r = store(s, "starting", err);
         if (r < 0)
                 return r;
+        trace_step(&s->trace, "state");
+        req.trace = s->trace;
         r = args->driver->start(args->plan, &req, &s->sandbox, err);
         if (r < 0)
                 return r;
         s->started_ns = clock_ns();
-        events_emit(args->events, "sandbox_started",
-                    json_pack("{s:s,s:I,s:O}", "driver", args->driver->name, "setup_ms",
-                              (json_int_t) ((s->started_ns - t0) / 1000000), "isolation",
-                              json_object_get(args->state, "plan")));
+        s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
         command.id = COMMAND_ID;
         memcpy(command.stdio, stdio, sizeof(command.stdio));
         r = args->driver->exec(s->sandbox, &command, err);
         if (r < 0)
                 return r;
+        /* the command runs: from here on we take no time from it */
+        events_emit(args->events, "sandbox_started",
+                    json_pack("{s:s,s:I,s:O}", "driver", args->driver->name, "setup_ms",
+                              (json_int_t) ((s->started_ns - t0) / 1000000), "isolation",
+                              json_object_get(args->state, "plan")));
         events_emit(args->events, "exec_started",
                     json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
         return store(s, "running", err);
@@ -249,6 +253,8 @@ int supervisor_main(const struct supervisor_args *args) {
         (void) setsid();
         (void) signal(SIGPIPE, SIG_IGN);
         memcpy(s.final.run_id, args->dir->id, sizeof(s.final.run_id));
+        s.trace = args->trace;
+        trace_step(&s.trace, "fork");
         r = detach_stdio(args, stdio);
         if (r < 0)
                 (void) error_set(&err, r, "standard descriptors: %s", strerror(-r));
@@ -264,7 +270,10 @@ int supervisor_main(const struct supervisor_args *args) {
                 events_emit(
                         args->events, "sandbox_refused",
                         json_pack("{s:s,s:s}", "failure_code", s.final.failure_code, "reason", s.final.text));
+        trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);
+        trace_step(&s.trace, "stop");
         finish(&s);
+        trace_step(&s.trace, "finish");
         return run_msg_send(args->client_fd, &s.final, -1) < 0;
 }

@@ -21,7 +21,7 @@ struct supervisor_args {
         json_t *state; /* state.json so far; the supervisor adds to it */
         int client_fd; /* struct run_msg; its end of file ends the run */
         bool keep;     /* keep the run directory also when nothing is held */
-        bool trace;
+        struct trace trace;
 };
 
 /**
