@@ -333,8 +333,7 @@ static int open_dir_component(int dir_fd, const char *name) {
         return open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
 }
 
-/* Dresses the new directory open as @fd like the lower directory @lower_fd (-1: none). */
-static int dress_dir(int fd, int lower_fd) {
+int layer_dress_dir(int fd, int lower_fd) {
         struct layer_origin origin;
         struct stat st;
         int r;
@@ -362,7 +361,7 @@ static int make_dir(int dir_fd, const char *name, int lower_fd) {
         if (mkdirat(dir_fd, tmp, 0700) < 0)
                 return -errno;
         fd = openat(dir_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        r = fd < 0 ? -errno : dress_dir(fd, lower_fd);
+        r = fd < 0 ? -errno : layer_dress_dir(fd, lower_fd);
         if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
                 r = -errno;
         if (r < 0)

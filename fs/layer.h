@@ -60,6 +60,14 @@ int layer_lookup(int dir_fd, const char *name, enum layer_kind *ret, struct stat
 int layer_open_dir(int upper_fd, int lower_fd, const char *path) __attribute__((warn_unused_result));
 
 /**
+ * layer_dress_dir() - give the new upper directory open as @fd the mode (u+rwx added, no set-id bits) and the
+ * origin of the lower directory @lower_fd (-1: none)
+ * Whoever makes an upper directory that stands for a lower one calls it before the name appears.
+ * Return: 0 or -errno.
+ */
+int layer_dress_dir(int fd, int lower_fd) __attribute__((warn_unused_result));
+
+/**
  * layer_set_opaque() - make the upper directory @name in @dir_fd hide the lower one ("y")
  * Return: 0, -ENOENT, -ENOTDIR, -errno.
  */

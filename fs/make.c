@@ -94,6 +94,8 @@ static int revive(struct spot *spot, const struct making *m) {
                 return -errno;
         r = fresh = open_beneath(spot->upper, temp, O_RDONLY | O_DIRECTORY, 0);
         if (r >= 0)
+                r = layer_dress_dir(fresh, lower);
+        if (r == 0)
                 r = hide_entries(lower, fresh);
         if (r == 0)
                 r = layer_unwhiteout(spot->upper, spot->name, NULL);

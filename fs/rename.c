@@ -284,6 +284,7 @@ static int rename_held(struct renaming *r) {
 static int rename_upper_dir(struct renaming *r) {
         struct end *from = &r->from, *to = &r->to;
         const int dir = spot_upper_dir(&to->spot);
+        struct layer_origin origin = { 0 };
         struct facts lower;
         int q;
 
@@ -292,7 +293,7 @@ static int rename_upper_dir(struct renaming *r) {
         if (to->exists && to->layer != NODE_UPPER)
                 return -EXDEV;
         if (to->spot.kind == LAYER_WHITEOUT) {
-                q = layer_unwhiteout(dir, to->spot.name, NULL);
+                q = layer_unwhiteout(dir, to->spot.name, &origin);
                 if (q < 0)
                         return q;
         }
@@ -301,6 +302,8 @@ static int rename_upper_dir(struct renaming *r) {
         upper_changed(r->server, from->spot.parent->region);
         if (spot_in_lower(&to->spot, &lower)) {
                 q = layer_set_opaque(dir, to->spot.name);
+                if (q == 0)
+                        q = layer_claim(dir, to->spot.name, &origin);
                 if (q < 0)
                         return q;
         }
