@@ -28,6 +28,7 @@
 #define XATTR_WHITEOUT COPY_XATTR_OVERLAY "whiteout"
 #define XATTR_OPAQUE   COPY_XATTR_OVERLAY "opaque"
 #define XATTR_ORIGIN   COPY_XATTR_OURS "origin"
+#define XATTR_LINK     COPY_XATTR_OURS "link."
 
 /** struct origin_record - the origin xattr; host byte order, an upper never leaves its machine */
 struct origin_record {
@@ -126,7 +127,7 @@ bool layer_origin_same(const struct layer_origin *origin, const struct stat *st)
                origin->ctime_ns == now.ctime_ns && origin->mode == now.mode;
 }
 
-int layer_set_origin(int fd, const struct layer_origin *origin) {
+static int set_record(int fd, const char *attr, const struct layer_origin *origin) {
         const struct origin_record rec = {
                 .magic = { 'c', 'f', 'o', '1' },
                 .mode = origin->mode,
@@ -138,13 +139,13 @@ int layer_set_origin(int fd, const struct layer_origin *origin) {
         };
 
         if (origin->ino == 0)
-                return fremovexattr(fd, XATTR_ORIGIN) < 0 && errno != ENODATA ? -errno : 0;
-        return fsetxattr(fd, XATTR_ORIGIN, &rec, sizeof(rec), 0) < 0 ? -errno : 0;
+                return fremovexattr(fd, attr) < 0 && errno != ENODATA ? -errno : 0;
+        return fsetxattr(fd, attr, &rec, sizeof(rec), 0) < 0 ? -errno : 0;
 }
 
-int layer_get_origin(int fd, struct layer_origin *ret) {
+static int get_record(int fd, const char *attr, struct layer_origin *ret) {
         struct origin_record rec;
-        const ssize_t n = fgetxattr(fd, XATTR_ORIGIN, &rec, sizeof(rec));
+        const ssize_t n = fgetxattr(fd, attr, &rec, sizeof(rec));
 
         if (n < 0 && errno == ENODATA) {
                 *ret = (struct layer_origin){ 0 };
@@ -165,6 +166,48 @@ int layer_get_origin(int fd, struct layer_origin *ret) {
         return 0;
 }
 
+int layer_set_origin(int fd, const struct layer_origin *origin) {
+        return set_record(fd, XATTR_ORIGIN, origin);
+}
+
+int layer_get_origin(int fd, struct layer_origin *ret) {
+        return get_record(fd, XATTR_ORIGIN, ret);
+}
+
+/*
+ * Symlinks have no user attributes: the directory carries their records, under a hash of the name. It has
+ * room for few; one that does not fit is left out, and apply then takes the path for a conflict.
+ */
+static void link_attr(const char *name, char out[64]) {
+        uint64_t h = 0xcbf29ce484222325U; /* FNV-1a; names that meet only make a false conflict */
+
+        for (const char *p = name; *p; p++)
+                h = (h ^ (unsigned char) *p) * 0x100000001b3U;
+        (void) snprintf(out, 64, XATTR_LINK "%016llx", (unsigned long long) h);
+}
+
+static int claim_link(int dir_fd, const char *name, const struct layer_origin *lower) {
+        char attr[64];
+        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        link_attr(name, attr);
+        r = set_record(fd, attr, lower);
+        return r == -ENOSPC || r == -EDQUOT || r == -E2BIG ? 0 : r;
+}
+
+static int origin_of_link(int dir_fd, const char *name, struct layer_origin *ret) {
+        char attr[64];
+        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return -errno;
+        link_attr(name, attr);
+        return get_record(fd, attr, ret);
+}
+
 /* Opens @name for its attributes. Return: descriptor; -ELOOP for a symlink, -ENXIO for a socket. */
 static int open_attrs(int dir_fd, const char *name) {
         const int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -182,10 +225,8 @@ int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
 
         if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
-        if (!can_carry_origin(&st)) {
-                *ret = (struct layer_origin){ 0 };
-                return 0;
-        }
+        if (!can_carry_origin(&st))
+                return origin_of_link(dir_fd, name, ret);
         fd = open_attrs(dir_fd, name);
         return fd < 0 ? fd : layer_get_origin(fd, ret);
 }
@@ -238,8 +279,10 @@ int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) 
         int r;
 
         r = handle_init(&h, dir_fd, name);
-        if (r < 0 || !can_carry_origin(&h.st))
+        if (r < 0)
                 return r;
+        if (!can_carry_origin(&h.st))
+                return claim_link(dir_fd, name, lower);
         r = handle_claim(&h, lower);
         if (r != -EACCES)
                 return r;
@@ -528,6 +571,7 @@ static int copy_up_file(int lower_fd, const struct stat *st, int dir_fd, const c
 
 static int copy_up_symlink(int lower_fd, const struct stat *st, int dir_fd, const char *name) {
         const struct timespec times[2] = { st->st_atim, st->st_mtim };
+        const struct layer_origin origin = layer_origin_of(st);
         char target[PATH_MAX];
         const ssize_t n = readlinkat(lower_fd, "", target, sizeof(target) - 1);
 
@@ -536,7 +580,9 @@ static int copy_up_symlink(int lower_fd, const struct stat *st, int dir_fd, cons
         target[n] = '\0';
         if (symlinkat(target, dir_fd, name) < 0)
                 return -errno;
-        return utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+        if (utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        return claim_link(dir_fd, name, &origin);
 }
 
 int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data) {

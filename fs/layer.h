@@ -107,7 +107,7 @@ int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret)
  * @lower_fd:  regular file open for reading, or symlink open with O_PATH|O_NOFOLLOW
  * @with_data: false: start empty (O_TRUNC follows)
  * Regular files and symlinks; mode (without set-id bits), times, user xattrs and holes are kept, the origin
- * recorded (symlinks cannot carry one). Atomic: filled without a name, then linked. Return: 0, -EEXIST,
+ * recorded. Atomic: filled without a name, then linked. Return: 0, -EEXIST,
  * -ENOSPC, -EINVAL (another type), -errno.
  */
 int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data)
@@ -116,8 +116,8 @@ int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data)
 /**
  * layer_claim() - record that the upper object @name in @dir_fd now stands for the lower object @lower
  * @lower: ino 0: there is none at this path; a record of an earlier name is removed
- * Symlinks, FIFOs and sockets cannot carry the record and are left as they are. An object that its mode
- * closes to its owner is opened up for the moment (needs /proc). Return: 0 or -errno.
+ * The records of symlinks, FIFOs and sockets are kept by the directory, which has room for a few. An object
+ * that its mode closes to its owner is opened up for the moment (needs /proc). Return: 0 or -errno.
  */
 int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower)
         __attribute__((warn_unused_result));
@@ -133,7 +133,7 @@ int layer_open_read(int dir_fd, const char *name) __attribute__((warn_unused_res
 int layer_set_origin(int fd, const struct layer_origin *origin) __attribute__((warn_unused_result));
 int layer_get_origin(int fd, struct layer_origin *ret) __attribute__((warn_unused_result));
 
-/** layer_origin_at() - layer_get_origin() of @name in @dir_fd; ino 0 for what cannot carry one */
+/** layer_origin_at() - what layer_claim() recorded for @name in @dir_fd, as layer_get_origin() */
 int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret)
         __attribute__((warn_unused_result));
 

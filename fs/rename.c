@@ -248,6 +248,7 @@ static int rename_held(struct renaming *r) {
         struct end *from = &r->from, *to = &r->to;
         char temp[UPPER_TEMP_SIZE];
         const int dir = spot_upper_dir(&to->spot);
+        const bool link = S_ISLNK(from->facts.st.st_mode);
         struct layer_origin origin;
         int q;
 
@@ -263,10 +264,12 @@ static int rename_held(struct renaming *r) {
         if (q < 0)
                 return q;
         q = origin_of_target(to, dir, &origin);
-        if (q == 0)
+        if (q == 0 && !link)
                 q = layer_claim(dir, temp, &origin);
         if (q == 0)
                 q = renameat(dir, temp, dir, to->spot.name) < 0 ? -errno : 0;
+        if (q == 0 && link) /* recorded by name */
+                q = layer_claim(dir, to->spot.name, &origin);
         if (q == 0)
                 q = drop_source(from);
         if (q < 0) {

@@ -55,6 +55,8 @@ static void walk_names_every_kind_in_byte_order(void **state) {
 
 static void walk_passes_over_what_is_equal(void **state) {
         struct layers *l = *state;
+        struct layer_origin origin;
+        struct stat st;
 
         tree_file(&l->tree, "lower/f", "same", 0644);
         layers_modify(l, "", "f", "same");
@@ -65,7 +67,11 @@ static void walk_passes_over_what_is_equal(void **state) {
         expect_diff(l, "M f|");
         assert_int_equal(unlinkat(l->upper_fd, "s", 0), 0);
         assert_int_equal(symlinkat("u", l->upper_fd, "s"), 0);
-        expect_diff(l, "M f|M! s|"); /* a link carries no origin */
+        expect_diff(l, "M f|M! s|"); /* nothing says which link it replaces */
+        assert_int_equal(fstatat(l->lower_fd, "s", &st, AT_SYMLINK_NOFOLLOW), 0);
+        origin = layer_origin_of(&st);
+        assert_int_equal(layer_claim(l->upper_fd, "s", &origin), 0);
+        expect_diff(l, "M f|M s|");
 }
 
 static void walk_flags_what_the_host_changed(void **state) {

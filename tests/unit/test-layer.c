@@ -292,6 +292,24 @@ static void closed_objects_open_for_their_owner(void **state) {
         assert_int_equal(layer_claim(f->upper_fd, "l", &want), 0);
 }
 
+static void links_keep_their_origin_in_the_directory(void **state) {
+        struct fixture *f = *state;
+        const struct layer_origin want = { .ino = 7, .mode = S_IFLNK };
+        struct layer_origin got = { 0 };
+        char name[32];
+
+        for (int i = 0; i < 200; i++) { /* more than ext4 has room for: never an error */
+                (void) snprintf(name, sizeof(name), "l%d", i);
+                assert_int_equal(symlinkat("x", f->upper_fd, name), 0);
+                assert_int_equal(layer_claim(f->upper_fd, name, &want), 0);
+        }
+        assert_int_equal(layer_origin_at(f->upper_fd, "l0", &got), 0);
+        assert_int_equal(got.ino, 7);
+        assert_int_equal(layer_claim(f->upper_fd, "l0", &(struct layer_origin){ 0 }), 0);
+        assert_int_equal(layer_origin_at(f->upper_fd, "l0", &got), 0);
+        assert_int_equal(got.ino, 0);
+}
+
 /* What the kernel must show: every kind of entry, below the top and at it. */
 static void build_merge(struct fixture *f) {
         AUTO_FD int d = -1, sub = -1, file = -1;
@@ -391,6 +409,7 @@ int main(void) {
                 CASE(lookup_reads_the_kernels_whiteout),
                 CASE(get_origin_is_strict),
                 CASE(closed_objects_open_for_their_owner),
+                CASE(links_keep_their_origin_in_the_directory),
                 CASE(kernel_overlayfs_shows_the_same_tree),
         };
 
