@@ -307,6 +307,7 @@ struct judging {
         size_t up;
         struct buf *reason;
         bool held;
+        struct buf *unsafe; /* receives "key\0" and "=value\0" of each unsafe key; NULL: not wanted */
         struct buf remotes; /* "name\n" of each remote that has an address; names have no line end */
         struct buf wanted;  /* "key\tname\n" of each remote that a branch names */
 };
@@ -319,6 +320,15 @@ static void hold(struct judging *j, const char *text) {
                 return;
         if (buf_fmt(j->reason, "%s%s", more ? ", " : "", ESC(text)) < 0)
                 return; /* its ceiling is reached: the first keys are enough to go by */
+}
+
+static int keep(struct buf *out, const char *key, const char *value) {
+        int r;
+
+        r = buf_add(out, key, strlen(key) + 1);
+        if (r == 0 && value)
+                r = buf_str(out, "=");
+        return r == 0 && value ? buf_add(out, value, strlen(value) + 1) : r;
 }
 
 static const struct gitkeys_row *find_row(unsigned int file, const char *section, bool sub,
@@ -381,25 +391,29 @@ static int judge_key(const char *key, const char *value, void *arg) {
         if (safe)
                 return note(j, row, key, sub, value);
         hold(j, key);
-        return 0;
+        return j->unsafe ? keep(j->unsafe, key, value) : 0;
 }
 
 /* Each remote that a branch names has an address in this file: else git takes the name for a path or address.
  */
-static void judge_branches(struct judging *j) {
+static int judge_branches(struct judging *j) {
         char *p = j->wanted.data;
+        int r = 0;
 
-        while (p && *p) {
+        while (p && *p && r == 0) {
                 char *tab = strchr(p, '\t'), *end = strchr(tab + 2, '\n');
                 const char saved = end[1];
 
                 *tab = '\0';
                 end[1] = '\0';
-                if (!strstr(buf_cstr(&j->remotes), tab + 1))
+                if (!strstr(buf_cstr(&j->remotes), tab + 1)) {
                         hold(j, p);
+                        r = j->unsafe ? keep(j->unsafe, p, tab + 1) : 0;
+                }
                 end[1] = saved;
                 p = end + 1;
         }
+        return r;
 }
 
 static void judging_deinit(struct judging *j) {
@@ -424,6 +438,31 @@ bool gitkeys_judge(unsigned int file, size_t up, const char *data, size_t len, s
                 hold(&j, err.code ? err.msg : strerror(-r));
                 return false;
         }
-        judge_branches(&j);
-        return !j.held;
+        r = judge_branches(&j);
+        return r == 0 && !j.held;
+}
+
+static int collect_unsafe(unsigned int file, size_t up, const char *data, size_t len, struct buf *out) {
+        CLEANUP(judging_deinit)
+        struct judging j = {
+                .file = file,
+                .up = up,
+                .unsafe = out,
+                .remotes.max = REMOTES_BYTES_MAX,
+                .wanted.max = WANTED_BYTES_MAX,
+        };
+
+        int r;
+
+        r = gitconfig_parse(data, len, judge_key, &j, NULL);
+        return r < 0 ? r : judge_branches(&j);
+}
+
+bool gitkeys_same_unsafe(unsigned int file, size_t up, const char *a, size_t a_len, const char *b,
+                         size_t b_len) {
+        AUTO_BUF struct buf in_a = { 0 }, in_b = { 0 };
+
+        if (collect_unsafe(file, up, a, a_len, &in_a) < 0 || collect_unsafe(file, up, b, b_len, &in_b) < 0)
+                return false;
+        return in_a.len == in_b.len && (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
 }

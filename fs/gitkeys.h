@@ -32,9 +32,16 @@ const struct gitkeys_row *gitkeys_table(size_t *ret_n);
 /**
  * gitkeys_judge() - whether each key of the file is safe in it
  * @file:   one bit of enum gitkeys_file
- * @up:     steps up from the file's directory to the one that holds ".git"; core.worktree has to go up exactly
- *          these and then down by plain names; 0: core.worktree is not safe
+ * @up:     steps up from the file's directory to the one that holds ".git"; core.worktree has to go up
+ * exactly these and then down by plain names; 0: core.worktree is not safe
  * @reason: receives the unsafe keys or the syntax error; NULL allowed
  * Return: true: all are.
  */
 bool gitkeys_judge(unsigned int file, size_t up, const char *data, size_t len, struct buf *reason);
+
+/**
+ * gitkeys_same_unsafe() - whether two versions of a file have the same unsafe keys: same values, same order
+ * Return: false also when one of them cannot be parsed.
+ */
+bool gitkeys_same_unsafe(unsigned int file, size_t up, const char *a, size_t a_len, const char *b,
+                         size_t b_len);

@@ -397,3 +397,27 @@ bool judge_content(const char *root, const char *path, const char *data, size_t 
                 return lands;
         return false;
 }
+
+/* Whether the keys that hold the new version are the old version's. */
+static bool is_unchanged(const char *path, const char *old, size_t old_len, const char *data, size_t len) {
+        struct place p;
+
+        if (!place_init(&p, path) || !is_config(&p) || old_len > JUDGE_MAX_BYTES || len > JUDGE_MAX_BYTES)
+                return false;
+        if (is_module(&p))
+                return gitkeys_same_unsafe(GITKEYS_MODULE, p.n - 1 - p.git, old, old_len, data, len);
+        return gitkeys_same_unsafe(GITKEYS_CONFIG, 0, old, old_len, data, len);
+}
+
+bool judge_change(const char *root, const char *path, const char *old, size_t old_len, const char *data,
+                  size_t len, struct buf *reason) {
+        AUTO_BUF struct buf why = { .max = JUDGE_REASON_MAX };
+
+        if (judge_content(root, path, data, len, &why))
+                return true;
+        if (judge_applies(path) && is_unchanged(path, old, old_len, data, len))
+                return true;
+        if (reason && buf_str(reason, buf_cstr(&why)) < 0)
+                return false;
+        return false;
+}

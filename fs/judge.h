@@ -37,6 +37,16 @@ bool judge_applies(const char *path);
 bool judge_content(const char *root, const char *path, const char *data, size_t len, struct buf *reason);
 
 /**
+ * judge_change() - judge_content() for a file that the host has already
+ * @old: what the host has, @old_len bytes
+ * A git configuration also lands when the keys that are not safe are those of the host's version, with the
+ * same values in the same order: what a person has set (a pager, an alias, a local remote) does not hold what
+ * git adds to it. A version whose keys are all safe lands in any case.
+ */
+bool judge_change(const char *root, const char *path, const char *old, size_t old_len, const char *data,
+                  size_t len, struct buf *reason);
+
+/**
  * judge_link() - whether a symlink to @target, whose name no rule holds, may land
  * A link into a git directory is held under any name: git on the host would write through it (a submodule's
  * core.worktree may name it). Return: false: held.

@@ -317,6 +317,16 @@ static void tell_held(const struct landing *l, const char *reason) {
         notice_post(&s->notices, s->config->notice_fd, &n);
 }
 
+/* what a person has set in the host's version does not hold what the work adds to it */
+static bool may_land(const struct landing *l, struct buf *reason) {
+        AUTO_FD int fd = open_beneath(l->lower_dir, l->where.name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+        AUTO_BUF struct buf old = { 0 };
+        const bool known = fd >= 0 && file_read(fd, JUDGE_MAX_BYTES, &old) == 0;
+
+        return judge_change(l->server->hosts[l->node->region], buf_cstr(&l->path), buf_cstr(&old),
+                            known ? old.len : 0, l->data.data ? l->data.data : "", l->data.len, reason);
+}
+
 static int land(struct landing *l, bool keep) {
         struct server *s = l->server;
         AUTO_BUF struct buf reason = { 0 };
@@ -324,8 +334,7 @@ static int land(struct landing *l, bool keep) {
         struct facts lower;
         int r;
 
-        if (!judge_content(s->hosts[l->node->region], buf_cstr(&l->path), buf_cstr(&l->data), l->data.len,
-                           &reason)) {
+        if (!may_land(l, &reason)) {
                 tell_held(l, buf_cstr(&reason));
                 return -EPERM;
         }

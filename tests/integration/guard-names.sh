@@ -163,6 +163,17 @@ links() {
         [ ! -e .vscode/settings.json ] || fail 'through a link to a directory'
         [ ! -e .git/hooks/pre-push ] || fail 'through a link to the hooks'
         [ ! -e .git/hooks/post-merge ] || fail 'through a nested link'
+        [ ! -L h ] && [ ! -L d/x ] || fail 'a link into the git directory landed'
+        "$C" discard
+}
+
+# what is held in a directory that is there already is listed with the rest
+held_is_listed() {
+        fixture
+        sandbox -- sh -c 'echo x >.envrc; ls -A; ln -s .git moved; mv moved again; ls -A | grep -x again; readlink again' >out
+        has "$(cat out)" .envrc
+        eq $'again\n.git' "$(tail -n 2 out)"
+        [ ! -L again ] || fail 'a link into the git directory landed by rename'
         "$C" discard
 }
 
@@ -213,6 +224,7 @@ t 'by tar' by_tar
 t 'what no rule speaks of lands' lands
 t 'what was there stays as it was' existing_is_kept
 t 'links do not help' links
+t 'what is held is listed' held_is_listed
 t 'no set-id bits, no devices' setuid_never
 t 'protect, hide and allow' own_rules
 t 'the configuration of git is judged by content' git_config_is_judged

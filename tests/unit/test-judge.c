@@ -463,6 +463,55 @@ static void judge_content_reads_gitmodules(void **state) {
                 expect(".gitmodules", cases[i].text, cases[i].lands ? NULL : "");
 }
 
+static void judge_change_knows_what_was_there(void **state) {
+        static const char old[] = "[core]\npager = less\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = /up\n"
+                                  "[branch \"x\"]\nremote = gone\n";
+        static const struct {
+                const char *text;
+                bool lands;
+        } cases[] = {
+                { "[core]\npager = less\nbare = false\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = "
+                  "/up\n[branch \"x\"]\n"
+                  "remote = gone\n[user]\nname = x\n",
+                  true },
+                { "[core]\npager = evil\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = /up\n[branch "
+                  "\"x\"]\nremote = gone\n",
+                  false },
+                { "[alias]\na = b\nc = d\n[core]\npager = less\n[remote \"o\"]\nurl = /up\n[branch "
+                  "\"x\"]\nremote = gone\n",
+                  false },
+                { "[core]\npager = less\n[alias]\na = b\n[remote \"o\"]\nurl = /up\n[branch \"x\"]\nremote = "
+                  "gone\n",
+                  false },
+                { "[core]\npager = less\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = /up\n[branch "
+                  "\"x\"]\nremote = evil\n",
+                  false },
+                { "[core]\npager = less\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = /up\n[branch "
+                  "\"x\"]\nremote = gone\n"
+                  "[alias]\ne = f\n",
+                  false },
+                { "[core]\npager\n[alias]\na = b\nc = d\n[remote \"o\"]\nurl = /up\n[branch \"x\"]\nremote = "
+                  "gone\n",
+                  false },
+                { "[core]\npager = less\n[", false },
+                { "[user]\nname = x\n", true },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                AUTO_BUF struct buf reason = { 0 };
+                const bool lands = judge_change(ROOT, ".git/config", old, strlen(old), cases[i].text,
+                                                strlen(cases[i].text), &reason);
+
+                if (lands != cases[i].lands || lands != (reason.len == 0))
+                        fail_msg("row %zu: %s", i, buf_cstr(&reason));
+        }
+        assert_false(judge_change(ROOT, ".git/hooks/x", "a", 1, "a", 1, NULL));
+        assert_false(judge_change(ROOT, "x/.git", "a", 1, "a", 1, NULL));
+        assert_true(judge_change(ROOT, ".git/modules/m/config", "[alias]\na=b\n", 12,
+                                 "[alias]\na=b\n[core]\nworktree=../../../m\n", 39, NULL));
+}
+
 static void judge_content_without_root_takes_no_absolute_path(void **state) {
         static const char text[] = "gitdir: /w/.git/worktrees/wt\n";
 
@@ -596,6 +645,7 @@ int main(void) {
                 cmocka_unit_test(judge_content_checks_a_submodules_place),
                 cmocka_unit_test(judge_content_reads_git_files),
                 cmocka_unit_test(judge_content_reads_gitmodules),
+                cmocka_unit_test(judge_change_knows_what_was_there),
                 cmocka_unit_test(judge_content_without_root_takes_no_absolute_path),
                 cmocka_unit_test(judge_content_is_bounded),
                 cmocka_unit_test(judge_content_takes_many_keys),
