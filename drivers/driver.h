@@ -62,6 +62,11 @@ struct start_request {
                           */
         size_t n_keep_fds;
         struct trace trace; /* of the supervisor */
+        const struct exec_request
+                *first; /* command that starts the moment the sandbox is ready; NULL: none */
+        /* called once while the sandbox builds itself on the other core: time for the caller's own chores;
+         * NULL: none. Return: 0, or -errno, which ends the start. */
+        int (*meanwhile)(void *arg, struct error *err);
         const struct sandbox_callbacks *callbacks;
         void *arg;
 };

@@ -221,14 +221,27 @@ struct pin_memo *pin_memo_free(struct pin_memo *memo) {
         return NULL;
 }
 
-static void look(const char *place, struct spot *ret) {
+/* The place without symlinks that @fd stands for, as the kernel tells it; or by a walk of our own without
+ * procfs. */
+static char *real_of(int fd, const char *path) {
         AUTO_WALK struct walk at = WALK_INIT;
+        char link[32], real[PATH_MAX];
+        ssize_t n;
+
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, real, sizeof(real));
+        if (n > 0 && (size_t) n < sizeof(real) && real[0] == '/')
+                return strndup(real, (size_t) n);
+        return walk_path(path, &at) == 0 ? TAKE_PTR(at.real) : NULL;
+}
+
+static void look(const char *place, struct spot *ret) {
         AUTO_FD int fd = open(*place ? place : "/", O_PATH | O_CLOEXEC);
 
         *ret = (struct spot){ 0 };
         ret->exists = fd >= 0 && walk_identify(fd, &ret->id) == 0;
-        if (ret->exists && walk_path(place, &at) == 0)
-                ret->real = TAKE_PTR(at.real);
+        if (ret->exists)
+                ret->real = real_of(fd, place);
 }
 
 /* The slot of @place, or the free one where it belongs (FNV-1a, linear probing). */

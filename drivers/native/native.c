@@ -325,6 +325,71 @@ static void prepare_root(const struct driver_plan *plan, struct setup *s) {
                 s->mask = rootmap_clones(s->os_fd) < 0;
 }
 
+/* Appends a vector of strings with their NULs; counts them. */
+static int put_strings(struct buf *b, const char *const *strings, uint32_t *ret_n) {
+        int r = 0;
+
+        for (; r == 0 && *strings; strings++, ++*ret_n)
+                r = buf_add(b, *strings, strlen(*strings) + 1);
+        return r;
+}
+
+static int make_block(const struct sandbox *sb, const struct exec_request *req, struct proto_request *msg,
+                      struct buf *b) {
+        const char *cwd = req->cwd ? req->cwd : sb->plan->workspace;
+        char id[96];
+        int r;
+
+        b->max = PROTO_BLOCK_MAX;
+        r = buf_add(b, cwd, strlen(cwd) + 1);
+        if (r == 0)
+                r = put_strings(b, req->argv, &msg->argc);
+        if (r == 0)
+                r = put_strings(b, req->env ? req->env : (const char *const *) sb->plan->env, &msg->envc);
+        if (r == 0 && !req->env) {
+                const int n = snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", sb->run_id);
+
+                r = buf_add(b, id, (size_t) n + 1);
+                msg->envc++;
+        }
+        msg->block_len = (uint32_t) b->len;
+        return r;
+}
+
+static int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
+        struct proto_request msg = {
+                .op = PROTO_EXEC,
+                .id = req->id,
+                .flags = req->tty ? PROTO_TTY : 0,
+                .rows = req->winsize.ws_row,
+                .cols = req->winsize.ws_col,
+                .xpixel = req->winsize.ws_xpixel,
+                .ypixel = req->winsize.ws_ypixel,
+        };
+        AUTO_BUF struct buf b = { 0 };
+        AUTO_FD int block = -1;
+        int fds[4];
+        size_t n = 0;
+        int r;
+
+        r = make_block(sb, req, &msg, &b);
+        if (r < 0)
+                return error_set(err, r, "command line and environment: %s", strerror(-r));
+        block = memfd_create("exec", MFD_CLOEXEC);
+        if (block < 0)
+                return error_set(err, -errno, "memfd_create: %s", strerror(errno));
+        r = write_all(block, b.data, b.len);
+        fds[n++] = block;
+        for (int i = 0; !req->tty && i < 3; i++)
+                if (req->stdio[i] >= 0) {
+                        msg.flags |= 1U << i;
+                        fds[n++] = req->stdio[i];
+                }
+        if (r == 0)
+                r = fdpass_send(sb->sock, &msg, sizeof(msg), fds, n);
+        return r < 0 ? error_set(err, r, "hand the command to the sandbox: %s", strerror(-r)) : 0;
+}
+
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
         AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1;
         struct setup s = {
@@ -363,6 +428,11 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         fuse_b = fd_close(fuse_b);
         r = start_fsd(sb, req, fuse_a, notice, err);
         trace_step(&s.trace, "fork-fsd");
+        if (r == 0 && req->meanwhile)
+                r = req->meanwhile(req->arg, err);
+        if (r == 0 && req->first)
+                r = native_exec(sb, req->first, err); /* pid 1 reads it when it has built the sandbox */
+        trace_step(&s.trace, "meanwhile");
         if (r == 0)
                 r = wait_ready(sb, err);
         trace_step(&s.trace, "wait-ready");
@@ -429,71 +499,6 @@ static int native_probe(const struct ctx *ctx, const struct spec *spec, struct e
         (void) err;
         return 0; /* start() tells what is missing in the same words; asking first would cost each run a fork
                    */
-}
-
-/* Appends a vector of strings with their NULs; counts them. */
-static int put_strings(struct buf *b, const char *const *strings, uint32_t *ret_n) {
-        int r = 0;
-
-        for (; r == 0 && *strings; strings++, ++*ret_n)
-                r = buf_add(b, *strings, strlen(*strings) + 1);
-        return r;
-}
-
-static int make_block(const struct sandbox *sb, const struct exec_request *req, struct proto_request *msg,
-                      struct buf *b) {
-        const char *cwd = req->cwd ? req->cwd : sb->plan->workspace;
-        char id[96];
-        int r;
-
-        b->max = PROTO_BLOCK_MAX;
-        r = buf_add(b, cwd, strlen(cwd) + 1);
-        if (r == 0)
-                r = put_strings(b, req->argv, &msg->argc);
-        if (r == 0)
-                r = put_strings(b, req->env ? req->env : (const char *const *) sb->plan->env, &msg->envc);
-        if (r == 0 && !req->env) {
-                const int n = snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", sb->run_id);
-
-                r = buf_add(b, id, (size_t) n + 1);
-                msg->envc++;
-        }
-        msg->block_len = (uint32_t) b->len;
-        return r;
-}
-
-static int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
-        struct proto_request msg = {
-                .op = PROTO_EXEC,
-                .id = req->id,
-                .flags = req->tty ? PROTO_TTY : 0,
-                .rows = req->winsize.ws_row,
-                .cols = req->winsize.ws_col,
-                .xpixel = req->winsize.ws_xpixel,
-                .ypixel = req->winsize.ws_ypixel,
-        };
-        AUTO_BUF struct buf b = { 0 };
-        AUTO_FD int block = -1;
-        int fds[4];
-        size_t n = 0;
-        int r;
-
-        r = make_block(sb, req, &msg, &b);
-        if (r < 0)
-                return error_set(err, r, "command line and environment: %s", strerror(-r));
-        block = memfd_create("exec", MFD_CLOEXEC);
-        if (block < 0)
-                return error_set(err, -errno, "memfd_create: %s", strerror(errno));
-        r = write_all(block, b.data, b.len);
-        fds[n++] = block;
-        for (int i = 0; !req->tty && i < 3; i++)
-                if (req->stdio[i] >= 0) {
-                        msg.flags |= 1U << i;
-                        fds[n++] = req->stdio[i];
-                }
-        if (r == 0)
-                r = fdpass_send(sb->sock, &msg, sizeof(msg), fds, n);
-        return r < 0 ? error_set(err, r, "hand the command to the sandbox: %s", strerror(-r)) : 0;
 }
 
 static int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {

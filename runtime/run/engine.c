@@ -9,7 +9,6 @@
 #include "runtime/run/engine.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -19,8 +18,6 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
-#include "runtime/base/file.h"
-#include "runtime/base/json.h"
 #include "runtime/run/client.h"
 #include "runtime/run/supervisor.h"
 
@@ -37,43 +34,6 @@ static const char *failure_of(int r) {
                : r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED"
                : r == -EPERM   ? "BIND_SOURCE_REFUSED"
                                : "SANDBOX_SETUP_FAILED";
-}
-
-/* The state as it is before the supervisor starts. */
-static json_t *first_state(const struct run_request *req, const struct driver_ops *driver,
-                           const struct driver_plan *plan, const struct run_dir *dir) {
-        json_t *described = driver->describe(plan);
-        json_t *state = json_pack("{s:i,s:s,s:s,s:s*,s:b}", "version", 1, "id", dir->id, "driver",
-                                  driver->name, "name", req->spec->name, "keep", req->spec->keep);
-
-        if (!state || !described ||
-            json_object_set(state, "regions", json_object_get(described, "regions")) < 0 ||
-            json_object_set(state, "plan", described) < 0) {
-                json_decref(described);
-                json_decref(state);
-                return NULL;
-        }
-        json_decref(described);
-        return state;
-}
-
-/* Writes spec.json and opens events.jsonl. */
-static int fill_run_dir(const struct run_request *req, struct run_dir *dir, struct events *events,
-                        struct error *err) {
-        AUTO_FREE char *text = NULL;
-        int r;
-
-        text = json_dumps(req->spec_json, JSON_INDENT(1));
-        if (!text)
-                return error_set(err, -ENOMEM, "out of memory");
-        r = file_replace_at(dir->fd, "spec.json", text, strlen(text), 0600, false);
-        if (r < 0)
-                return error_set(err, r, "write spec.json of run '%s': %s", dir->id, strerror(-r));
-        events->file_fd =
-                openat(dir->fd, "events.jsonl", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-        if (events->file_fd < 0)
-                return error_set(err, -errno, "make events.jsonl of run '%s': %s", dir->id, strerror(errno));
-        return 0;
 }
 
 static bool wants_tty(const struct run_request *req) {
@@ -124,39 +84,28 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
-        struct events events = { .run_id = dir.id, .file_fd = -1, .sink_fd = req->events_fd };
         struct exec_request command;
-        AUTO_JSON json_t *state = NULL;
-        AUTO_FD int events_fd = -1;
+        struct supervisor_args args = {
+                .ctx = ctx,
+                .driver = driver,
+                .plan = plan,
+                .spec = req->spec,
+                .spec_json = req->spec_json,
+                .command = &command,
+                .dir = &dir,
+                .events_fd = req->events_fd,
+                .client_fd = -1,
+        };
         int r;
 
         r = run_dir_create(ctx, &dir, err);
         if (r < 0)
                 return r;
         command_of(req, &command);
-        state = first_state(req, driver, plan, &dir);
-        r = state ? fill_run_dir(req, &dir, &events, err) : error_set(err, -ENOMEM, "out of memory");
-        events_fd = events.file_fd;
         trace_step(trace, "run directory");
-        if (r == 0) {
-                struct supervisor_args args = {
-                        .ctx = ctx,
-                        .driver = driver,
-                        .plan = plan,
-                        .command = &command,
-                        .dir = &dir,
-                        .events = &events,
-                        .state = state,
-                        .client_fd = -1,
-                        .keep = req->spec->keep,
-                        .trace = trace_fork(trace, "supervisor"),
-                };
-
-                r = supervise(&args, req, ret, err);
-                trace_step(trace, "everything of the supervisor");
-        } else {
-                (void) run_dir_remove(&dir);
-        }
+        args.trace = trace_fork(trace, "supervisor");
+        r = supervise(&args, req, ret, err);
+        trace_step(trace, "everything of the supervisor");
         return r;
 }
 

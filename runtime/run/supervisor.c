@@ -23,9 +23,9 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/json.h"
-#include "runtime/base/process.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/message.h"
+#include "runtime/run/record.h"
 
 enum { HELD_COUNT_MAX = 100000, EXIT_AROUND = 125, COMMAND_ID = 1 };
 
@@ -36,6 +36,7 @@ struct supervisor {
         struct run_msg final; /* what the caller is told at the end */
         uint32_t held, denied;
         uint64_t started_ns;
+        struct record record;
         struct trace trace;
         bool over;
 };
@@ -82,7 +83,7 @@ static void on_exec_finished(void *arg, const struct exec_result *result) {
         s->final.code = result->exit_code;
         s->final.signal = result->signal;
         s->final.exec_errno = result->exec_errno;
-        events_emit(s->args->events, "exec_finished",
+        events_emit(&s->record.events, "exec_finished",
                     json_pack("{s:i,s:i,s:i,s:I,s:I}", "exec_id", COMMAND_ID, "exit_code", result->exit_code,
                               "signal", result->signal, "duration_ms",
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "max_rss_bytes",
@@ -96,7 +97,7 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
         s->held += held;
         s->denied += !held;
         events_emit(
-                s->args->events, held ? "guard_held" : "guard_denied",
+                &s->record.events, held ? "guard_held" : "guard_denied",
                 json_pack("{s:o,s:o,s:o,s:o,s:i}", "path", json_from_bytes(notice->path, EVENT_STRING_MAX),
                           "op", json_from_bytes(notice->op, sizeof(notice->op)), "rule",
                           json_from_bytes(notice->rule, EVENT_STRING_MAX), "detail",
@@ -158,20 +159,21 @@ static int detach_stdio(const struct supervisor_args *args, int stdio[3]) {
         return 0;
 }
 
-static int store(const struct supervisor *s, const char *phase, struct error *err) {
-        const struct supervisor_args *args = s->args;
-        uint64_t start = 0;
-        int r;
+/* The state before anything has happened. */
+static json_t *first_state(const struct supervisor_args *args) {
+        AUTO_JSON json_t *plan = args->driver->describe(args->plan);
 
-        r = process_start_time(getpid(), &start);
-        if (r < 0)
-                return error_set(err, r, "read /proc/self/stat: %s", strerror(-r));
-        if (json_object_set_new(args->state, "phase", json_string(phase)) < 0 ||
-            json_object_set_new(
-                    args->state, "supervisor",
-                    json_pack("{s:i,s:I}", "pid", (int) getpid(), "start_time", (json_int_t) start)) < 0)
-                return error_set(err, -ENOMEM, "out of memory");
-        return run_state_store(args->dir, args->state, false, err);
+        return plan ? json_pack("{s:i,s:s,s:s,s:s*,s:b,s:O,s:O}", "version", 1, "id", args->dir->id, "driver",
+                                args->driver->name, "name", args->spec->name, "keep", args->spec->keep,
+                                "regions", json_object_get(plan, "regions"), "plan", plan)
+                    : NULL;
+}
+
+/* While the sandbox builds itself: the run's own files. */
+static int meanwhile(void *arg, struct error *err) {
+        struct supervisor *s = arg;
+
+        return record_open(&s->record, s->args->spec_json, first_state(s->args), err);
 }
 
 /* Starts the sandbox and the command in it. */
@@ -189,59 +191,45 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                 .upper_fd = args->dir->upper_fd,
                 .keep_fds = { args->client_fd, stdio[0], stdio[1], stdio[2] },
                 .n_keep_fds = 4,
+                .trace = s->trace,
+                .first = &command,
+                .meanwhile = meanwhile,
                 .callbacks = &callbacks,
                 .arg = s,
         };
-        const uint64_t t0 = clock_ns();
         int r;
 
-        r = store(s, "starting", err);
-        if (r < 0)
-                return r;
-        trace_step(&s->trace, "state");
-        req.trace = s->trace;
+        s->started_ns = clock_ns();
+        command.id = COMMAND_ID;
+        memcpy(command.stdio, stdio, sizeof(command.stdio));
         r = args->driver->start(args->plan, &req, &s->sandbox, err);
         if (r < 0)
                 return r;
-        s->started_ns = clock_ns();
+        /* the command runs: from here on nothing takes time from it */
         s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
-        command.id = COMMAND_ID;
-        memcpy(command.stdio, stdio, sizeof(command.stdio));
-        r = args->driver->exec(s->sandbox, &command, err);
-        if (r < 0)
-                return r;
-        /* the command runs: from here on we take no time from it */
-        events_emit(args->events, "sandbox_started",
+        events_emit(&s->record.events, "sandbox_started",
                     json_pack("{s:s,s:I,s:O}", "driver", args->driver->name, "setup_ms",
-                              (json_int_t) ((s->started_ns - t0) / 1000000), "isolation",
-                              json_object_get(args->state, "plan")));
-        events_emit(args->events, "exec_started",
+                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation",
+                              json_object_get(s->record.state, "plan")));
+        s->started_ns = clock_ns();
+        events_emit(&s->record.events, "exec_started",
                     json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
-        return store(s, "running", err);
+        return record_phase(&s->record, "running", err);
 }
 
-/* The last words: final state, events, and the run directory, which stays only when it holds something. */
+/* The last words: events, the final state, and the run directory, which stays only when it holds something.
+ */
 static void finish(struct supervisor *s) {
         const struct supervisor_args *args = s->args;
-        uint32_t changes = run_changes_count(args->dir, args->state, HELD_COUNT_MAX);
 
-        s->final.held = changes;
-        events_emit(args->events, "sandbox_finished",
+        s->final.held = run_changes_count(args->dir, s->record.state, HELD_COUNT_MAX);
+        events_emit(&s->record.events, "sandbox_finished",
                     json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i}", "exit_code", s->final.code, "signal",
                               s->final.signal, "failure_code", s->final.failure_code, "duration_ms",
                               (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
-                              "peak_memory", (json_int_t) s->result.max_rss_bytes, "held", (int) changes,
-                              "denied", (int) s->denied));
-        if (!args->keep && changes == 0) {
-                (void) run_dir_remove(args->dir);
-                return;
-        }
-        (void) json_object_set_new(args->state, "exit_code", json_integer(s->final.code));
-        (void) json_object_set_new(args->state, "failure_code", json_string(s->final.failure_code));
-        (void) json_object_set_new(args->state, "held", json_integer(changes));
-        (void) json_object_set_new(args->state, "phase", json_string("finished"));
-        (void) json_object_del(args->state, "supervisor");
-        (void) run_state_store(args->dir, args->state, true, NULL);
+                              "peak_memory", (json_int_t) s->result.max_rss_bytes, "held",
+                              (int) s->final.held, "denied", (int) s->denied));
+        record_close(&s->record, s->final.code, s->final.failure_code, s->final.held, args->spec->keep);
 }
 
 int supervisor_main(const struct supervisor_args *args) {
@@ -253,6 +241,7 @@ int supervisor_main(const struct supervisor_args *args) {
         (void) setsid();
         (void) signal(SIGPIPE, SIG_IGN);
         memcpy(s.final.run_id, args->dir->id, sizeof(s.final.run_id));
+        record_init(&s.record, args->dir, args->events_fd);
         s.trace = args->trace;
         trace_step(&s.trace, "fork");
         r = detach_stdio(args, stdio);
@@ -268,12 +257,13 @@ int supervisor_main(const struct supervisor_args *args) {
                 loop(&s);
         if (s.final.type == RUN_MSG_ERROR)
                 events_emit(
-                        args->events, "sandbox_refused",
+                        &s.record.events, "sandbox_refused",
                         json_pack("{s:s,s:s}", "failure_code", s.final.failure_code, "reason", s.final.text));
         trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);
         trace_step(&s.trace, "stop");
         finish(&s);
+        record_deinit(&s.record);
         trace_step(&s.trace, "finish");
         return run_msg_send(args->client_fd, &s.final, -1) < 0;
 }

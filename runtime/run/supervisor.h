@@ -4,10 +4,8 @@
 #pragma once
 
 #include <jansson.h>
-#include <stdbool.h>
 
 #include "drivers/driver.h"
-#include "runtime/run/events.h"
 #include "runtime/run/state.h"
 
 /** struct supervisor_args - what the engine hands over at the fork; borrowed */
@@ -16,11 +14,11 @@ struct supervisor_args {
         const struct driver_ops *driver;
         const struct driver_plan *plan;
         const struct exec_request *command; /* stdio as in the caller's process */
+        const struct spec *spec;
+        const json_t *spec_json; /* for spec.json */
         struct run_dir *dir;
-        struct events *events;
-        json_t *state; /* state.json so far; the supervisor adds to it */
+        int events_fd; /* sink of --events, -1: none */
         int client_fd; /* struct run_msg; its end of file ends the run */
-        bool keep;     /* keep the run directory also when nothing is held */
         struct trace trace;
 };
 

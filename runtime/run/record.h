@@ -1,0 +1,47 @@
+/*
+ * record.h - what a run writes about itself while it lasts: spec.json, state.json, events.jsonl
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "runtime/base/error.h"
+#include "runtime/run/events.h"
+#include "runtime/run/state.h"
+
+/** struct record - embedded; made with record_init() */
+struct record {
+        struct run_dir *dir; /* borrowed */
+        json_t *state;       /* state.json, owned */
+        struct events events;
+};
+
+/**
+ * record_init() - nothing is written yet; events go to the sink only
+ * @sink_fd: of --events, borrowed, -1: none
+ */
+void record_init(struct record *record, struct run_dir *dir, int sink_fd);
+
+/**
+ * record_open() - write spec.json, the first state.json and begin events.jsonl
+ * @spec_json: borrowed
+ * @state:     consumed: the first state without phase and supervisor; NULL is -ENOMEM
+ * Return: 0 or -errno with a message.
+ */
+int record_open(struct record *record, const json_t *spec_json, json_t *state, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** record_phase() - replace state.json with this process as the supervisor. Return: 0 or -errno with a
+ * message. */
+int record_phase(struct record *record, const char *phase, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
+ * record_close() - the last state, synced, or no run directory at all
+ * @keep: keep the directory; it is kept in any case when @held is not 0
+ */
+void record_close(struct record *record, int exit_code, const char *failure_code, uint32_t held, bool keep);
+
+/** record_deinit() - free and close */
+void record_deinit(struct record *record);
