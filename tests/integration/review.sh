@@ -237,6 +237,32 @@ continue_needs_something() {
         [ -e "$U/new" ] || fail 'lost'
 }
 
+# killed at some moment: nothing is lost, --continue does the rest
+killed() {
+        local pause pid
+        for pause in 0.005 0.01 0.02 0.04 0.08; do
+                rm -rf d
+                run_dir 0123456789ab
+                mkdir "$U/d"
+                for i in $(seq 200); do printf '%s' "$i" >"$U/d/$i"; done
+                "$C" apply >/dev/null 2>&1 &
+                pid=$!
+                sleep "$pause"
+                kill -KILL "$pid" 2>/dev/null || true
+                wait "$pid" 2>/dev/null || true
+                if [ -e "$runs/0123456789ab/journal" ]; then
+                        status 1 "$C" apply 2>err
+                        has "$(cat err)" --continue
+                        status 0 "$C" apply --continue >/dev/null
+                else
+                        "$C" apply >/dev/null 2>&1 || true
+                fi
+                for i in $(seq 200); do eq "$i" "$(cat "d/$i")"; done
+                eq 200 "$(find d -type f | wc -l)" files
+                [ ! -e "$runs/0123456789ab" ] || fail 'the run is still there'
+        done
+}
+
 few_descriptors() {
         run_dir 0123456789ab
         mkdir "$U/d"
@@ -292,6 +318,7 @@ t 'hostile names' fresh hostile_names
 t 'links of the work lead nowhere' fresh links_of_the_work
 t 'apply --json' fresh json_of_apply
 t 'apply --continue' fresh continue_needs_something
+t 'killed and continued' fresh killed
 t 'with 64 descriptors' fresh few_descriptors
 t 'two at once' fresh two_at_once
 t 'usage' fresh usage
