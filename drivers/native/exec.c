@@ -21,21 +21,10 @@ struct start {
         int error;
 };
 
-/* The kernel refused the format: a script without "#!", which every shell gives to sh. */
-static int exec_script(const struct command *c, const char *file) {
-        char **argv = c->argv - 1;
-        char *const name = c->argv[0];
-
-        argv[0] = (char *) (uintptr_t) "sh";
-        argv[1] = (char *) (uintptr_t) file;
-        (void) execve("/bin/sh", argv, c->env);
-        argv[1] = name;
-        return errno;
-}
-
+/* A script without "#!" is ENOEXEC, as in every container engine: no shell is guessed. Return: errno. */
 static int exec_file(const struct command *c, const char *file) {
         (void) execve(file, c->argv, c->env);
-        return errno == ENOEXEC ? exec_script(c, file) : errno;
+        return errno;
 }
 
 /* As execvp(3), with the command's own PATH. Return: errno. */

@@ -12,7 +12,7 @@
 /** struct command - what to execute; everything borrowed */
 struct command {
         const char *cwd;
-        char **argv;      /* NULL-terminated; argv[-1] is a free slot, for scripts without "#!" */
+        char **argv;      /* NULL-terminated */
         char **env;       /* NULL-terminated */
         const char *path; /* PATH of @env, NULL: none */
         int stdio[3];     /* -1: closed in the command */

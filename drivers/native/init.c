@@ -43,7 +43,7 @@ struct init {
 /* The strings of a request, split. */
 struct block {
         char *data;
-        char **vector; /* free slot, argv, NULL, env, NULL */
+        char **vector; /* argv, NULL, env, NULL */
         const char *cwd;
         char **argv, **env;
 };
@@ -107,7 +107,7 @@ static int block_read(const struct proto_request *req, int fd, struct block *b) 
             req->argc > PROTO_BLOCK_MAX || req->envc > PROTO_BLOCK_MAX)
                 return -EPROTO;
         b->data = malloc(req->block_len);
-        b->vector = calloc(strings + 3, sizeof(char *));
+        b->vector = calloc(strings + 2, sizeof(char *));
         if (!b->data || !b->vector)
                 return -ENOMEM;
         while (done < req->block_len) {
@@ -119,7 +119,7 @@ static int block_read(const struct proto_request *req, int fd, struct block *b) 
         }
         if (b->data[req->block_len - 1] != '\0')
                 return -EPROTO;
-        b->argv = b->vector + 1;
+        b->argv = b->vector;
         b->env = b->argv + req->argc + 1;
         for (p = b->data; p < b->data + req->block_len && i < strings; p += strlen(p) + 1, i++) {
                 if (i == 0)
