@@ -256,7 +256,7 @@ static int open_for(struct server *s, struct node *node, int to_set) {
         if (S_ISDIR(node->type) && node->layer == NODE_LOWER && place_held(s, node))
                 return upper_make_dir(s, node);
         fd = place_open(s, node, to_set & FUSE_SET_ATTR_SIZE ? O_WRONLY : O_PATH);
-        return fd == -ESTALE || fd == -ENOENT ? handle_dup(s, node) : fd;
+        return fd == -ESTALE || fd == -ENOENT ? handle_dup_to_change(s, node) : fd;
 }
 
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {

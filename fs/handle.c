@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/attr.h"
@@ -96,6 +97,20 @@ int handle_dup(struct server *s, struct node *node) {
         }
         table_unlock(s->table);
         return fd;
+}
+
+int handle_dup_to_change(struct server *s, struct node *node) {
+        AUTO_FD int fd = handle_dup(s, node);
+        struct stat st;
+
+        if (fd < 0)
+                return TAKE(fd, -1);
+        if (fstat(fd, &st) < 0)
+                return -errno;
+        /* removed or replaced under a rule, a file is gone for the work and not for the host */
+        if (st.st_nlink > 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+                return -EROFS;
+        return TAKE_FD(fd);
 }
 
 int handle_flags(const struct server *s, int flags) {

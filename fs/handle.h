@@ -38,6 +38,13 @@ struct node *handle_node(struct server *s, uint64_t id) __attribute__((warn_unus
 int handle_dup(struct server *s, struct node *node) __attribute__((warn_unused_result));
 
 /**
+ * handle_dup_to_change() - handle_dup() of a node without names, for a change of its object
+ * The object must be gone from the host, or be open for writing already: which rule it was under before its
+ * last name went is not known any more. Return: owned descriptor, -EBADF, -EROFS, -errno.
+ */
+int handle_dup_to_change(struct server *s, struct node *node) __attribute__((warn_unused_result));
+
+/**
  * handle_repoint() - reopen @name in @dir_fd for each handle of the node, in place
  * server.tree must be held for writing. A handle that cannot be reopened keeps the old object.
  */

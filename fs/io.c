@@ -22,11 +22,12 @@ bool io_wants_flush(struct server *s, fuse_ino_t ino) {
 /* a file without names, opened again through /proc/PID/fd: by way of a descriptor that is open already */
 static int open_nameless(struct server *s, struct node *node, int flags) {
         char path[sizeof("/proc/self/fd/") + 12];
-        AUTO_FD int any = handle_dup(s, node);
+        AUTO_FD int any =
+                (flags & O_ACCMODE) == O_RDONLY ? handle_dup(s, node) : handle_dup_to_change(s, node);
         int fd;
 
         if (any < 0)
-                return -ESTALE;
+                return any == -EROFS ? any : -ESTALE;
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", any);
         fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
         return fd < 0 ? -errno : fd;

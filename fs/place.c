@@ -189,7 +189,7 @@ int place_admit(struct server *s, struct node *node, const char *op) {
         named = node->names;
         table_unlock(s->table);
         if (!named && !is_root(s, node))
-                return PLACE_AS_IS; /* unlinked: nothing on the host leads to it any more */
+                return S_ISDIR(node->type) ? -ENOENT : PLACE_AS_IS; /* see handle_dup_to_change() */
         if (v.action == GUARD_PROTECT || v.action == GUARD_HIDE) {
                 tell(s, node, v, NOTICE_DENIED, op);
                 return v.action == GUARD_HIDE ? -EACCES : -EROFS;

@@ -38,7 +38,7 @@ static int locate(struct server *s, struct node *node, bool change, struct xattr
         else
                 fd = place_open(s, node, O_PATH);
         if (fd == -ESTALE)
-                fd = handle_dup(s, node);
+                fd = change ? handle_dup_to_change(s, node) : handle_dup(s, node);
         if (fd < 0)
                 return fd == -EBADF ? -ESTALE : fd;
         ret->fd = fd;
