@@ -211,25 +211,6 @@ static void init_close(const struct setup *s) {
         confine_fds(keep, n);
 }
 
-static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
-        uint64_t flags =
-                CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
-        pid_t pid;
-
-        if (!sb->plan->network_open)
-                flags |= CLONE_NEWNET;
-        pid = sys_clone(flags, &sb->init_pidfd);
-        if (pid == 0) {
-                s->trace = trace_fork(&s->trace, "init");
-                init_close(s);
-                sandbox_main(s);
-        }
-        if (pid < 0)
-                return probe_explain(sb->plan->ctx, "clone", pid, err);
-        sb->init = pid;
-        return 0;
-}
-
 static int put_map(pid_t pid, const char *file, unsigned int inside, unsigned int outside) {
         char path[64], map[64];
 
@@ -252,6 +233,27 @@ static int write_maps(const struct sandbox *sb) {
         if (r == 0)
                 r = put_map(sb->init, "gid_map", id->inside_gid, id->host_gid);
         return r < 0 ? r : fdpass_send(sb->sock, &done, sizeof(done), NULL, 0);
+}
+
+static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
+        uint64_t flags =
+                CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+        pid_t pid;
+        int r;
+
+        if (!sb->plan->network_open)
+                flags |= CLONE_NEWNET;
+        pid = sys_clone(flags, &sb->init_pidfd);
+        if (pid == 0) {
+                s->trace = trace_fork(&s->trace, "init");
+                init_close(s);
+                sandbox_main(s);
+        }
+        if (pid < 0)
+                return probe_explain(sb->plan->ctx, "clone", pid, err);
+        sb->init = pid;
+        r = sb->plan->id.switch_user ? write_maps(sb) : 0;
+        return r < 0 ? error_set(err, r, "id maps of the sandbox: %s", strerror(-r)) : 0;
 }
 
 /* Receives one event of pid 1 and checks what can be checked. @ret_fd: owned, -1: none. */
@@ -289,27 +291,22 @@ static int wait_event(const struct sandbox *sb, struct error *err) {
 }
 
 static int wait_ready(struct sandbox *sb, struct error *err) {
-        for (;;) {
-                struct proto_event event;
-                int fd, r;
+        struct proto_event event;
+        int fd, r;
 
-                r = wait_event(sb, err);
-                if (r < 0)
-                        return r;
-                r = recv_event(sb, &event, &fd);
-                if (r < 0)
-                        return error_set(err, r, "the sandbox's first process died while it was set up");
-                if (event.type == PROTO_READY)
-                        return 0;
-                if (event.type == PROTO_FAILED) {
-                        r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
-                        (void) error_set(err, r, "%s", event.text);
-                        return probe_explain(sb->plan->ctx, event.stage, r, err);
-                }
-                r = event.type == PROTO_MAP ? write_maps(sb) : -EPROTO;
-                if (r < 0)
-                        return error_set(err, r, "id maps of the sandbox: %s", strerror(-r));
-        }
+        r = wait_event(sb, err);
+        if (r < 0)
+                return r;
+        r = recv_event(sb, &event, &fd);
+        if (r < 0)
+                return error_set(err, r, "the sandbox's first process died while it was set up");
+        if (event.type == PROTO_READY)
+                return 0;
+        if (event.type != PROTO_FAILED)
+                return error_set(err, -EPROTO, "the sandbox's first process said what it cannot know yet");
+        r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
+        (void) error_set(err, r, "%s", event.text);
+        return probe_explain(sb->plan->ctx, event.stage, r, err);
 }
 
 /* ---- the vtable ---- */

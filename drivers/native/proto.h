@@ -44,7 +44,6 @@ struct proto_request {
 enum proto_event_type {
         PROTO_READY,    /* the sandbox is built, commands can come */
         PROTO_FAILED,   /* building it failed: stage, code, text; pid 1 ends */
-        PROTO_MAP,      /* waiting for the id maps to be written */
         PROTO_STARTED,  /* a command runs; with tty: the pty's master comes along */
         PROTO_FINISHED, /* it ended */
         PROTO_EVENT_COUNT

@@ -90,12 +90,9 @@ static int stage_user(struct setup *s, struct error *err) {
 
         (void) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self/uid_map belongs to us only then */
         if (id->switch_user) {                     /* root has to write the maps for another user's id */
-                struct proto_event event = { .type = PROTO_MAP };
                 size_t len;
 
-                r = fdpass_send(s->sock, &event, sizeof(event), NULL, 0);
-                if (r == 0)
-                        r = fdpass_recv(s->sock, map, sizeof(map), &len, NULL, 0, NULL);
+                r = fdpass_recv(s->sock, map, sizeof(map), &len, NULL, 0, NULL);
         } else {
                 r = file_put(AT_FDCWD, "/proc/self/setgroups", "deny");
                 (void) snprintf(map, sizeof(map), "%u %u 1", id->inside_uid, id->host_uid);
