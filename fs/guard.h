@@ -24,7 +24,9 @@ struct region {
         bool is_file;     /* root_fd is a regular file: the region "N" is that file */
         enum region_kind kind;
         struct rules *rules; /* NULL: everything allowed */
-        int upper_fd;        /* directory that takes held files; -1: none (a hold is then EROFS) */
+        const char
+                *base; /* stands in front of every path for the judge, as rules_rebase() has it; NULL: "" */
+        int upper_fd;  /* directory that takes held files; -1: none (a hold is then EROFS) */
 };
 
 /** struct guard_config - all the server knows */

@@ -38,20 +38,22 @@ static bool may_go(const struct spot *spot, const struct facts *facts, enum node
         const char *root = spot->server->hosts[spot->parent->region];
         const struct rules_verdict v = spot_verdict(spot, S_IFREG);
         AUTO_BUF struct buf path = { 0 };
+        AUTO_BUF struct buf full = { 0 };
         AUTO_BUF struct buf data = { 0 };
         AUTO_FD int fd = -1;
 
         if (!S_ISREG(facts->st.st_mode) || v.action != GUARD_HOLD || spot->lower < 0 ||
             !rules_is_builtin(spot->region->rules, v.rule))
                 return false;
-        if (spot_path(spot, &path) < 0 || !judge_applies(buf_cstr(&path)))
+        if (spot_path(spot, &path) < 0 || upper_judge_path(spot->region, buf_cstr(&path), &full) < 0 ||
+            !judge_applies(buf_cstr(&full)))
                 return false;
-        if (judge_content(root, buf_cstr(&path), "", 0, NULL))
+        if (judge_content(root, buf_cstr(&full), "", 0, NULL))
                 return true;
         fd = open_beneath(layer == NODE_UPPER ? spot->upper : spot->lower, spot->name, O_RDONLY | O_NONBLOCK,
                           0);
         return fd >= 0 && file_read(fd, JUDGE_MAX_BYTES, &data) == 0 &&
-               judge_content(root, buf_cstr(&path), buf_cstr(&data), data.len, NULL);
+               judge_content(root, buf_cstr(&full), buf_cstr(&data), data.len, NULL);
 }
 
 /* server.tree is held for writing: for a moment the lower shows through */

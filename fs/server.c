@@ -286,7 +286,7 @@ static int init_regions(struct server *s, struct error *err) {
                 if (r < 0)
                         return error_set(err, r, "region '%s': %s", region->name, strerror(-r));
                 s->rules[i] = region->rules;
-                s->hosts[i] = host_path(region);
+                s->hosts[i] = region->base ? NULL : host_path(region);
                 s->gauges[i].epoch = 1;
                 s->gauges[i].used = is_used(region->upper_fd);
         }

@@ -56,7 +56,8 @@ struct server {
         struct rules **rules;       /* per region; entries borrowed */
         struct slots handles;       /* under the table's lock */
         struct upper_gauge *gauges; /* per region */
-        char **hosts; /* per region: absolute path of its root when it is the same inside, else NULL */
+        char **hosts; /* per region: absolute path of its root when it is the same inside and has no base,
+                         else NULL */
         struct streams *streams; /* owned */
         struct notices notices;
         struct idmap ids;

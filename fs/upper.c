@@ -179,9 +179,16 @@ int upper_copy_up(struct server *s, struct node *node, bool with_data) {
 
 /* ---- landing ---- */
 
+int upper_judge_path(const struct region *region, const char *path, struct buf *out) {
+        return region->base ? buf_fmt(out, "%s/%s", region->base, path) : buf_str(out, path);
+}
+
 bool upper_judges(const struct region *region, struct rules_verdict v, mode_t type, const char *path) {
+        AUTO_BUF struct buf full = { 0 };
+
         return S_ISREG(type) && v.action == GUARD_HOLD && region->rules &&
-               rules_is_builtin(region->rules, v.rule) && judge_applies(path);
+               rules_is_builtin(region->rules, v.rule) && upper_judge_path(region, path, &full) == 0 &&
+               judge_applies(buf_cstr(&full));
 }
 
 bool upper_judged(struct server *s, struct node *node) {
@@ -321,9 +328,12 @@ static void tell_held(const struct landing *l, const char *reason) {
 static bool may_land(const struct landing *l, struct buf *reason) {
         AUTO_FD int fd = open_beneath(l->lower_dir, l->where.name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
         AUTO_BUF struct buf old = { 0 };
+        AUTO_BUF struct buf path = { 0 };
         const bool known = fd >= 0 && file_read(fd, JUDGE_MAX_BYTES, &old) == 0;
 
-        return judge_change(l->server->hosts[l->node->region], buf_cstr(&l->path), buf_cstr(&old),
+        if (upper_judge_path(server_region(l->server, l->node->region), buf_cstr(&l->path), &path) < 0)
+                return false;
+        return judge_change(l->server->hosts[l->node->region], buf_cstr(&path), buf_cstr(&old),
                             known ? old.len : 0, l->data.data ? l->data.data : "", l->data.len, reason);
 }
 

@@ -48,6 +48,10 @@ bool upper_land(struct server *s, struct node *node, bool keep);
 /** upper_judges() - whether the judge decides about a regular file at @path that verdict @v holds */
 bool upper_judges(const struct region *region, struct rules_verdict v, mode_t type, const char *path);
 
+/** upper_judge_path() - append what the judge calls the region's @path. Return: 0, -ENOMEM. */
+int upper_judge_path(const struct region *region, const char *path, struct buf *out)
+        __attribute__((warn_unused_result));
+
 /** upper_judged() - whether the node is a held file of the upper that the judge decides about. Locks the
  * table. */
 bool upper_judged(struct server *s, struct node *node);

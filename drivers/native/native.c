@@ -122,6 +122,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct guard
                         .is_file = plan->regions[i].is_file,
                         .kind = plan->regions[i].kind,
                         .rules = plan->regions[i].rules,
+                        .base = plan->regions[i].base,
                         .upper_fd = f->upper[i],
                 };
         *ret = (struct guard_config){

@@ -47,6 +47,7 @@ struct native_region {
         bool is_file;
         struct rules *rules; /* NULL: everything allowed */
         bool rules_shared;   /* borrowed from the plan, else owned */
+        const char *base;    /* see struct region; static, NULL: none */
 };
 
 /** struct native_tmpfs - a private file system in memory */
@@ -122,8 +123,11 @@ struct region_request {
         const char *source, *target; /* @target NULL: the path that was reached */
         enum region_kind kind;
         enum region_role role;
+        const struct rule_def *first; /* before the built-in ones; borrowed */
+        size_t n_first;
         const struct rule_def *rules; /* after the built-in ones; borrowed */
         size_t n_rules;
+        const char *base;   /* what the region is for the rules: see rules_rebase(); static, NULL: a root */
         bool builtin_rules; /* the workspace's list comes first */
 };
 

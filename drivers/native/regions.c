@@ -59,12 +59,16 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         AUTO_FREE struct rule_def *defs = NULL;
         const struct rule_def *builtin = NULL;
         size_t n = 0, n_builtin = 0;
+        int r;
 
         if (req->builtin_rules && spec->guard.defaults)
                 builtin = rules_builtin(&n_builtin);
-        defs = calloc(n_builtin + req->n_rules + spec->guard.n_rules + n_hidden + 1, sizeof(*defs));
+        defs = calloc(req->n_first + n_builtin + req->n_rules + spec->guard.n_rules + n_hidden + 1,
+                      sizeof(*defs));
         if (!defs)
                 return error_set(err, -ENOMEM, "out of memory");
+        for (size_t i = 0; i < req->n_first; i++)
+                defs[n++] = req->first[i];
         for (size_t i = 0; i < n_builtin; i++)
                 defs[n++] = builtin[i];
         for (size_t i = 0; i < req->n_rules; i++)
@@ -78,7 +82,8 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
                 *ret = NULL;
                 return 0;
         }
-        return rules_new(defs, n, fold, ret, err);
+        r = rules_new(defs, n, fold, ret, err);
+        return r == 0 && req->base ? rules_rebase(*ret, req->base) : r;
 }
 
 static void hidden_free(char **hidden, size_t n) {
@@ -143,7 +148,9 @@ static int region_init(struct native_region *region, struct driver_plan *plan, c
 
 int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,
                bool optional, struct error *err) {
-        struct native_region region = { .pin = PIN_INIT, .kind = req->kind, .role = req->role };
+        struct native_region region = {
+                .pin = PIN_INIT, .kind = req->kind, .role = req->role, .base = req->base
+        };
         int r;
 
         if (plan->n_regions >= PLAN_REGIONS_MAX)

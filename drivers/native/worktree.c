@@ -70,9 +70,9 @@ static bool points_back(int git_dir, const struct native_region *workspace) {
                theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino;
 }
 
-/* Appends "/worktrees/@name@suffix" with glob characters escaped. */
+/* Appends "/.git/worktrees/@name@suffix" with glob characters escaped. */
 static int pattern(struct buf *out, const char *name, const char *suffix) {
-        int r = buf_str(out, "/worktrees/");
+        int r = buf_str(out, "/.git/worktrees/");
 
         for (; r == 0 && *name; name++) {
                 if (strchr("*?[]{},\\!", *name))
@@ -89,15 +89,10 @@ struct rule_list {
         size_t n;
 };
 
-static void rule_list_free(struct rule_list *l) {
+static void rule_list_clear(struct rule_list *l) {
         for (size_t i = 0; i < l->n; i++)
                 free(l->owned[i]);
-        free(l);
-}
-
-static void auto_rule_list(struct rule_list **l) {
-        if (*l)
-                rule_list_free(*l);
+        l->n = 0;
 }
 
 static int rule_put(struct rule_list *l, const char *name, const char *suffix, enum guard_do action) {
@@ -115,39 +110,38 @@ static int rule_put(struct rule_list *l, const char *name, const char *suffix, e
         return 0;
 }
 
-/* The common directory: what a commit, rebase, fetch, gc and "worktree add" write; the rest is read-only. */
+/*
+ * The common directory: what a commit, rebase, fetch, gc and "worktree add" write; the rest is read-only. The
+ * built-in rules come after these: for them the region is ".git", whatever the directory is called.
+ */
 static const struct {
         const char *path;
         enum guard_do action;
 } common_rules[] = {
-        { "/**", GUARD_PROTECT },
-        { "/objects/**", GUARD_ALLOW },
-        { "/refs/**", GUARD_ALLOW },
-        { "/logs/**", GUARD_ALLOW },
-        { "/packed-refs*", GUARD_ALLOW },
-        { "/shallow*", GUARD_ALLOW },
-        { "/gc.*", GUARD_ALLOW },
-        { "/rr-cache/**", GUARD_ALLOW },
-        { "/lfs/**", GUARD_ALLOW },
-        { "/config", GUARD_HOLD },
-        { "/config.lock", GUARD_ALLOW },
-        { "/hooks/**", GUARD_HOLD },
-        { "/modules/**", GUARD_ALLOW },
-        { "/modules/**/config", GUARD_HOLD },
-        { "/modules/**/hooks/**", GUARD_HOLD },
-        { "/worktrees/**", GUARD_ALLOW },
+        { "/.git/**", GUARD_PROTECT },
+        { "/.git/objects/**", GUARD_ALLOW },
+        { "/.git/refs/**", GUARD_ALLOW },
+        { "/.git/logs/**", GUARD_ALLOW },
+        { "/.git/packed-refs*", GUARD_ALLOW },
+        { "/.git/shallow*", GUARD_ALLOW },
+        { "/.git/gc.*", GUARD_ALLOW },
+        { "/.git/rr-cache/**", GUARD_ALLOW },
+        { "/.git/lfs/**", GUARD_ALLOW },
+        { "/.git/config", GUARD_HOLD },
+        { "/.git/config.lock", GUARD_ALLOW },
+        { "/.git/hooks/**", GUARD_HOLD },
+        { "/.git/modules/**", GUARD_ALLOW },
+        { "/.git/modules/**/config", GUARD_HOLD },
+        { "/.git/modules/**/hooks/**", GUARD_HOLD },
+        { "/.git/worktrees/**", GUARD_ALLOW },
+        { "/.git/worktrees/*/config.worktree", GUARD_HOLD },
+        { "/.git/worktrees/*/hooks/**", GUARD_HOLD },
 };
 
 /* Inside the own worktrees/<id>: what would send the host's git elsewhere stays as it is. */
-static const struct {
-        const char *suffix;
-        enum guard_do action;
-} own_rules[] = {
-        { "/**", GUARD_ALLOW },          { "/gitdir", GUARD_PROTECT },
-        { "/commondir", GUARD_PROTECT }, { "/config.worktree", GUARD_HOLD },
-        { "/hooks/**", GUARD_HOLD },
-};
+static const char *const own_protected[] = { "/gitdir", "/commondir" };
 
+/* Protects the metadata of each other worktree. Return: 0, -E2BIG (more than OTHER_WORKTREES_MAX), -errno. */
 static int protect_others(struct rule_list *l, int common, const char *own) {
         AUTO_DIR DIR *dir = NULL;
         const int fd = open_beneath(common, "worktrees", O_RDONLY | O_DIRECTORY, 0);
@@ -163,22 +157,36 @@ static int protect_others(struct rule_list *l, int common, const char *own) {
         while (r == 0 && (e = readdir(dir))) {
                 if (e->d_name[0] == '.' || strcmp(e->d_name, own) == 0)
                         continue;
-                if (++n > OTHER_WORKTREES_MAX)
-                        return rule_put(l, NULL, "/worktrees/**", GUARD_PROTECT);
-                r = rule_put(l, e->d_name, "/**", GUARD_PROTECT);
+                r = ++n > OTHER_WORKTREES_MAX ? -E2BIG : rule_put(l, e->d_name, "/**", GUARD_PROTECT);
         }
         return r;
 }
 
-static int make_rules(struct rule_list *l, int common, const char *own) {
+static int put_common(struct rule_list *l) {
         int r = 0;
 
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(common_rules); i++)
                 r = rule_put(l, NULL, common_rules[i].path, common_rules[i].action);
+        return r;
+}
+
+/* @first come before the built-in rules, @rest after them */
+static int make_rules(struct rule_list *first, struct rule_list *rest, int common, const char *own) {
+        int r;
+
+        r = put_common(first);
         if (r == 0)
-                r = protect_others(l, common, own);
-        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(own_rules); i++)
-                r = rule_put(l, own, own_rules[i].suffix, own_rules[i].action);
+                r = protect_others(rest, common, own);
+        if (r == -E2BIG) {
+                rule_list_clear(rest);
+                r = rule_put(first, NULL, "/.git/worktrees/**", GUARD_PROTECT);
+                if (r == 0)
+                        r = rule_put(first, own, "/**", GUARD_ALLOW);
+                if (r == 0)
+                        r = rule_put(first, own, "/hooks/**", GUARD_HOLD);
+        }
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(own_protected); i++)
+                r = rule_put(rest, own, own_protected[i], GUARD_PROTECT);
         return r;
 }
 
@@ -197,13 +205,35 @@ static const char *split(char *git_dir) {
         return id + 1;
 }
 
+static int add_common(struct driver_plan *plan, const struct spec *spec, const char *dir, int common,
+                      const char *own, struct error *err) {
+        CLEANUP(rule_list_clear) struct rule_list first = { .n = 0 };
+        CLEANUP(rule_list_clear) struct rule_list rest = { .n = 0 };
+        struct region_request req = {
+                .source = dir,
+                .target = dir,
+                .kind = plan->regions[0].kind,
+                .role = ROLE_GIT_DIR,
+                .first = first.defs,
+                .rules = rest.defs,
+                .builtin_rules = true,
+                .base = ".git",
+        };
+        int r;
+
+        r = make_rules(&first, &rest, common, own);
+        if (r < 0)
+                return error_set(err, r, "git directory '%s' of the worktree: %s", dir, strerror(-r));
+        req.n_first = first.n;
+        req.n_rules = rest.n;
+        return region_add(plan, spec, &req, false, err);
+}
+
 int worktree_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         const struct native_region *workspace = &plan->regions[0];
         AUTO_FREE char *dir = git_dir_of(workspace);
-        CLEANUP(auto_rule_list) struct rule_list *rules = NULL;
         AUTO_FD int git_dir = -1, common = -1;
         const char *own;
-        int r;
 
         if (!dir || path_below(dir, workspace->pin.path))
                 return 0;
@@ -214,21 +244,5 @@ int worktree_add(struct driver_plan *plan, const struct spec *spec, struct error
         if (!own)
                 return 0;
         common = sys_openat2(AT_FDCWD, dir, O_PATH | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS);
-        rules = calloc(1, sizeof(*rules));
-        if (common < 0 || !rules)
-                return rules ? 0 : error_set(err, -ENOMEM, "out of memory");
-        r = make_rules(rules, common, own);
-        if (r == 0) {
-                const struct region_request req = {
-                        .source = dir,
-                        .target = dir,
-                        .kind = workspace->kind,
-                        .role = ROLE_GIT_DIR,
-                        .rules = rules->defs,
-                        .n_rules = rules->n,
-                };
-
-                return region_add(plan, spec, &req, false, err);
-        }
-        return error_set(err, r, "git directory '%s' of the worktree: %s", dir, strerror(-r));
+        return common < 0 ? 0 : add_common(plan, spec, dir, common, own, err);
 }

@@ -52,5 +52,48 @@ PY
         tree . | diff "$T/before" -
 }
 
+# The workspace is a linked worktree: what of the common directory its git can write must not run anything either.
+# Red without: .builtin_rules and .base in add_common() (worktree.c)
+linked_worktree() {
+        git init -q main
+        git -C main commit -q --allow-empty -m first
+        git -C main worktree add -q ../tree
+        git -C main worktree add -q ../other
+        cp main/.git/config "$T/config"
+        cd tree
+        inside <<'PY'
+own = open('.git').read().split()[1]
+common = os.path.dirname(os.path.dirname(own))
+evil = {'git-rebase-todo': 'exec evil\n', 'commondir': '../../lfs\n', 'gitdir': '/evil/.git\n'}
+def put(path):
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, 'w').write(evil.get(os.path.basename(path), 'evil\n[core]\n\tfsmonitor = evil\n'))
+    except OSError as e: assert e.errno in (errno.EROFS, errno.EACCES), (path, e)
+for d in own, common, common + '/worktrees/new', common + '/worktrees/other', common + '/modules/m', common + '/lfs', common + '/rr-cache', common + '/logs':
+    for name in ('rebase-merge/git-rebase-todo rebase-merge/strategy sequencer/opts config.worktree config commondir gitdir '
+                 'hooks/pre-commit hooks/x/y info/attributes objects/info/alternates remotes/r branches/b').split():
+        put(d + '/' + name)
+    for name in 'hooks/post-checkout', 'objects', 'refs/l', 'worktrees/l', 'modules/l':
+        try: os.makedirs(os.path.dirname(d + '/' + name), exist_ok=True); os.symlink('/evil', d + '/' + name)
+        except OSError as e: assert e.errno in (errno.EROFS, errno.EEXIST), (d, name, e)
+PY
+        cd ..
+        # git reads info/, remotes/ and branches/ of the common directory only; below logs/ nothing but logs
+        eq '' "$(cd main/.git && grep -rl evil . | grep -v -e '^./logs/' -e '^./worktrees/[a-z]*/\(info\|remotes\|branches\)/')" \
+                'files of the host'
+        eq '' "$(find main/.git -type l | head)" 'links of the host'
+        cmp main/.git/config "$T/config"
+        git -C main status -s >/dev/null
+        # and git works, also on the host afterwards
+        cd tree
+        sandbox -- sh -c 'git config user.name x && git config user.email x@example.org && git remote add origin https://example.org/x && echo 1 >f && git add f &&
+                git commit -qm second && git config core.pager evil'
+        eq second "$(git log -1 --format=%s)"
+        eq https://example.org/x "$(git config remote.origin.url)"
+        eq '' "$(git config core.pager || true)"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
+t 'what a linked worktree shares with others runs nothing' linked_worktree
 finish
