@@ -299,6 +299,8 @@ static int wait_ready(struct sandbox *sb, struct error *err) {
         if (r < 0)
                 return r;
         r = recv_event(sb, &event, &fd);
+        if (r == -ECONNRESET) /* it ended with our request unread: the kernel tells that before its words */
+                r = recv_event(sb, &event, &fd);
         if (r < 0)
                 return error_set(err, r, "the sandbox's first process died while it was set up");
         if (event.type == PROTO_READY)
@@ -430,6 +432,8 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 r = req->meanwhile(req->arg, err);
         if (r == 0 && req->first)
                 r = native_exec(sb, req->first, err); /* pid 1 reads it when it has built the sandbox */
+        if (r == -EPIPE)
+                r = 0; /* building it failed already: wait_ready() reads why */
         trace_step(&s.trace, "meanwhile");
         if (r == 0)
                 r = wait_ready(sb, err);
