@@ -19,10 +19,14 @@ static const char *absolute_env(const char *name) {
         return v && *v == '/' ? v : NULL;
 }
 
+/* Normalized: the state directory becomes a rule of the guard and is compared with other paths. */
 static char *join(const char *dir, const char *rest) {
-        char *path = NULL;
+        char *path = NULL, *normal = NULL;
 
-        return dir && path_join(dir, rest, &path) == 0 ? path : NULL;
+        if (dir && path_join(dir, rest, &path) == 0 && path_normalize(NULL, path, &normal) < 0)
+                normal = NULL;
+        free(path);
+        return normal;
 }
 
 static const char *user_name_of(struct cli_ctx *c) {

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/layer.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
@@ -94,6 +95,9 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
         struct supervisor *s = arg;
         const bool held = notice->type == NOTICE_HELD;
 
+        if (held &&
+            s->held == 0) /* from now on the run holds something that only its state can lead to the host */
+                (void) run_state_store(s->args->dir, s->record.state, true, NULL);
         s->held += held;
         s->denied += !held;
         events_emit(
@@ -172,7 +176,11 @@ static json_t *first_state(const struct supervisor_args *args) {
 /* While the sandbox builds itself: the run's own files. */
 static int meanwhile(void *arg, struct error *err) {
         struct supervisor *s = arg;
+        int r;
 
+        r = layer_usable(s->args->dir->upper_fd, err);
+        if (r < 0)
+                return r;
         return record_open(&s->record, s->args->spec_json, first_state(s->args), err);
 }
 
