@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "fs/handle.h"
@@ -10,6 +11,8 @@
 #include "fs/reply.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
+
+enum { LONG_WRITE = 128 << 10 };
 
 bool io_wants_flush(struct server *s, fuse_ino_t ino) {
         struct node *node = node_get(s->table, ino);
@@ -102,6 +105,17 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         }
 }
 
+/* what the host has in memory is read at once; waiting for its disk is another matter */
+static ssize_t read_some(struct server *s, int fd, char *buf, size_t size, off_t off) {
+        const struct iovec iov = { .iov_base = buf, .iov_len = size };
+        const ssize_t n = preadv2(fd, &iov, 1, off, RWF_NOWAIT);
+
+        if (n >= 0 || (errno != EAGAIN && errno != EOPNOTSUPP))
+                return n;
+        server_yield_turn(s);
+        return pread(fd, buf, size, off);
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
         const int fd = handle_fd(s, fi->fh);
@@ -117,7 +131,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
         if (size > SERVER_IO_MAX)
                 size = SERVER_IO_MAX;
         while (done < size && n > 0) {
-                n = pread(fd, buf + done, size - done, off + (off_t) done);
+                n = read_some(s, fd, buf + done, size - done, off + (off_t) done);
                 if (n < 0 && errno == EINTR)
                         n = 1;
                 else if (n > 0)
@@ -137,6 +151,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
         int r = fd < 0 ? fd : 0;
 
         (void) ino;
+        if (size >= LONG_WRITE)
+                server_yield_turn(s);
         while (r == 0 && done < size) {
                 const ssize_t n = pwrite(fd, data + done, size - done, off + (off_t) done);
 
@@ -191,20 +207,24 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
 }
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi) {
-        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        struct server *s = fuse_req_userdata(req);
+        const int fd = handle_fd(s, fi->fh);
         int r = fd;
 
         (void) ino;
+        server_yield_turn(s);
         if (fd >= 0)
                 r = (datasync ? fdatasync(fd) : fsync(fd)) < 0 ? -errno : 0;
         reply_error(req, r);
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi) {
-        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        struct server *s = fuse_req_userdata(req);
+        const int fd = handle_fd(s, fi->fh);
         int r = fd;
 
         (void) ino;
+        server_yield_turn(s);
         if (fd >= 0)
                 r = fallocate(fd, mode, off, len) < 0 ? -errno : 0;
         reply_error(req, r);
@@ -236,6 +256,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
                 reply_error(req, -EBADF);
                 return;
         }
+        server_yield_turn(s);
         n = copy_file_range(in, &off_in, out, &off_out, len, (unsigned int) flags);
         if (n < 0)
                 reply_error(req, -errno);

@@ -345,6 +345,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
                 r = fd = place_open(s, node, O_RDONLY | O_DIRECTORY);
         }
         node_put(s->table, node);
+        server_yield_turn(s);
         if (r >= 0)
                 r = fsync(fd) < 0 ? -errno : 0;
         reply_error(req, r);

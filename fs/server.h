@@ -7,6 +7,7 @@
 
 #include <fuse3/fuse_lowlevel.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -39,9 +40,10 @@ struct worker {
         int fd;
         struct fuse_buf request;
         char *reply; /* owned, SERVER_IO_MAX bytes, allocated at the first read */
+        bool reads;  /* holds one of the server's turns */
 };
 
-enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 4 };
+enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 6 };
 
 /**
  * struct server - one mounted file system
@@ -63,6 +65,7 @@ struct server {
         struct idmap ids;
         pthread_rwlock_t tree;
         pthread_key_t worker; /* struct worker of this thread */
+        sem_t turns;          /* few workers wait for requests, the others for a turn */
         struct fuse_session *session;
         double timeout_s;
         bool writeback;               /* the kernel collects writes */
@@ -77,6 +80,10 @@ static inline const struct region *server_region(const struct server *s, uint32_
 
 /** server_reply_buffer() - SERVER_IO_MAX bytes of the calling worker's own; NULL when out of memory */
 char *server_reply_buffer(struct server *s);
+
+/** server_yield_turn() - the request under way may take long: another worker waits for the next one meanwhile
+ */
+void server_yield_turn(struct server *s);
 
 /** struct tree_hold - owner of a hold on server.tree */
 struct tree_hold {

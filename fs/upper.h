@@ -8,7 +8,7 @@
 #include "fs/layer.h"
 #include "fs/server.h"
 
-enum { UPPER_TEMP_SIZE = sizeof(LAYER_TEMP_PREFIX) + 16 };
+#define UPPER_TEMP_SIZE sizeof(LAYER_TEMP_PREFIX "0123456789abcdef")
 
 /** upper_temp_name() - a name that nothing has; the work may not make such names */
 void upper_temp_name(char ret[UPPER_TEMP_SIZE]);
