@@ -394,6 +394,17 @@ static void settle_process(void) {
         fuse_set_log_func(discard_log);
 }
 
+/*
+ * Character devices in user space (CUSE) are not served. With this the static program links neither libfuse's
+ * CUSE nor, through it, its path layer, which calls dlopen(3).
+ */
+void cuse_lowlevel_init(fuse_req_t req, fuse_ino_t ino, const void *arg);
+void cuse_lowlevel_init(fuse_req_t req, fuse_ino_t ino, const void *arg) {
+        (void) ino;
+        (void) arg;
+        (void) fuse_reply_err(req, ENOSYS);
+}
+
 int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err) {
         static const struct fuse_custom_io io = { .read = channel_read, .writev = channel_write };
         char name[] = "cofferdam";
