@@ -262,6 +262,7 @@ static int open_for(struct server *s, struct node *node, int to_set) {
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {
         AUTO_TREE struct tree_hold hold = tree_read(s);
         AUTO_FD int fd = -1;
+        bool copied = false;
         int r = place_admit(s, node, "setattr");
 
         if (r < 0)
@@ -272,6 +273,7 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
                 r = upper_copy_up(s, node, !((to_set & FUSE_SET_ATTR_SIZE) && attr->st_size == 0));
                 if (r < 0)
                         return r;
+                copied = true;
         }
         fd = open_for(s, node, to_set);
         if (fd < 0)
@@ -284,6 +286,8 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
                 if (upper >= 0)
                         (void) apply(upper, attr, to_set & ~FUSE_SET_ATTR_MODE);
         }
+        if (copied) /* nobody may ever open and close it */
+                (void) upper_land(s, node, node->writers > 0);
         return r;
 }
 

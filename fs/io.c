@@ -193,7 +193,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
 
                 handle_free(s, fi->fh);
         }
-        if (node && node->layer == NODE_UPPER && upper_judged(s, node)) {
+        if (node && upper_judged(s, node)) {
                 AUTO_TREE struct tree_hold hold = tree_write(s);
 
                 table_lock(s->table);

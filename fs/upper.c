@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fs/attr.h"
+#include "fs/copy.h"
 #include "fs/handle.h"
 #include "fs/judge.h"
 #include "fs/place.h"
@@ -193,14 +194,17 @@ bool upper_judges(const struct region *region, struct rules_verdict v, mode_t ty
 
 bool upper_judged(struct server *s, struct node *node) {
         AUTO_BUF struct buf path = { 0 };
-        struct rules_verdict v;
+        struct rules_verdict v = { 0 };
+        bool held;
 
-        if (node->layer != NODE_UPPER || !S_ISREG(node->type) || path_of(s, node, &path) < 0)
+        if (!S_ISREG(node->type))
                 return false;
         table_lock(s->table);
-        v = node_verdict(s->table, node, NULL);
+        held = node->layer == NODE_UPPER && node_path(s->table, node, &path) == 0;
+        if (held)
+                v = node_verdict(s->table, node, NULL);
         table_unlock(s->table);
-        return upper_judges(server_region(s, node->region), v, node->type, buf_cstr(&path));
+        return held && upper_judges(server_region(s, node->region), v, node->type, buf_cstr(&path));
 }
 
 /** struct landing - one file on its way to the host */
@@ -277,6 +281,8 @@ static int write_fresh(const struct landing *l) {
         if (fd < 0)
                 return TAKE(fd, -1);
         r = write_all(fd, l->data.data, l->data.len);
+        if (r == 0)
+                r = copy_xattrs(l->upper, fd);
         if (r == 0 && (fchmod(fd, l->facts.st.st_mode & 0777) < 0 || futimens(fd, times) < 0 ||
                        renameat(l->lower_dir, temp, l->lower_dir, l->where.name) < 0))
                 r = -errno;

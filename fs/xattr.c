@@ -67,6 +67,7 @@ struct change {
 static int change(struct server *s, struct node *node, const struct change *c) {
         AUTO_TREE struct tree_hold hold = tree_read(s);
         struct xattr_at at = { .fd = -1 };
+        bool copied = false;
         int r = check(node, c->name, -EPERM);
 
         if (r == 0)
@@ -75,6 +76,7 @@ static int change(struct server *s, struct node *node, const struct change *c) {
                 auto_tree(&hold);
                 hold = tree_write(s);
                 r = upper_copy_up(s, node, true);
+                copied = r == 0;
         }
         if (r == 0)
                 r = locate(s, node, true, &at);
@@ -86,6 +88,8 @@ static int change(struct server *s, struct node *node, const struct change *c) {
                 r = removexattr(at.path, c->name);
         r = r < 0 ? -errno : 0;
         (void) fd_close(at.fd);
+        if (copied)
+                (void) upper_land(s, node, node->writers > 0);
         return r;
 }
 

@@ -3,11 +3,11 @@
  *
  *   guard-mount [-r] [-x] [-b] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]... [-u UPPER] DIR -- COMMAND...
  *
- * In a user and mount namespace of its own the command sees DIR through the server. Exit code of the command;
- * 77 when user namespaces or FUSE are missing; 125 for a failure of this program or of the server.
- *   -r read-only region  -x exclusive  -b built-in rules  -h hold  -p protect  -H hide
- *   -u directory for held files, empty or from an earlier run (default: a temporary one, removed)  -n print
- * notices
+ * DIR may be a regular file. In a user and mount namespace of its own the command sees DIR through the
+ * server. Exit code of the command; 77 when user namespaces or FUSE are missing; 125 for a failure of this
+ * program or of the server. -r read-only region  -x exclusive  -b built-in rules  -h hold  -p protect  -H
+ * hide -u directory for held files, empty or from an earlier run (default: a temporary one, removed)  -n
+ * print notices
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +123,7 @@ static _Noreturn void inside(const struct setup *s, int sock) {
         check(sys_move_mount(tree_fd, "", AT_FDCWD, s->dir, MOVE_EMPTY), "bind the region");
         if (umount2("/mnt", MNT_DETACH) < 0)
                 die("umount");
-        if (chdir(s->dir) < 0)
+        if (chdir(s->dir) < 0 && errno != ENOTDIR)
                 die("chdir");
         drop_capabilities();
         (void) execvp(s->command[0], s->command);

@@ -200,6 +200,29 @@ judged_file_lands_at_close() {
         eq '' "$(find . -name '.cofferdam*')" 'temporary files'
 }
 
+# chmod, truncate, touch and attributes of a judged file: nobody opens or closes it
+judged_file_lands_without_open() {
+        mkdir .git
+        echo '[core]' >.git/config
+        py -b <<'PY'
+import os
+os.chmod('.git/config', 0o600); os.setxattr('.git/config', 'user.note', b'1'); os.utime('.git/config', (7, 7))
+assert os.stat('.git/config').st_mode & 0o777 == 0o600 and os.stat('.git/config').st_mtime == 7
+os.truncate('.git/config', 0)
+PY
+        eq '600 0' "$(stat -c '%a %s' .git/config)"
+        eq '' "$(find "$U" -mindepth 1)" 'upper'
+}
+
+file_region() {
+        echo one >f
+        W=$W/f
+        g -- sh -ec "cat '$W'; echo two >>'$W'; cat '$W'; stat -c %s '$W'" >"$T/seen"
+        eq 'one one two 8' "$(xargs <"$T/seen")"
+        ! g -r -- sh -c "echo three >>'$W'" 2>/dev/null || fail 'written'
+        eq 'one two' "$(xargs <f)"
+}
+
 conflict_is_kept() {
         mkdir .git
         echo '[core]' >.git/config
@@ -463,6 +486,8 @@ t 'a held deletion is seen inside only, also when its directory goes' held_delet
 t 'another object takes the name of a directory that the host keeps' deletion_then_file
 t 'the bytes that were judged land, not later ones' judged_bytes_land
 t 'a judged file is on the host when close returns' judged_file_lands_at_close
+t 'a judged file lands when it is changed without being opened' judged_file_lands_without_open
+t 'a region that is one file' file_region
 t 'an edit of the host is not overwritten by a landing' conflict_is_kept
 t 'links to and from held names are refused' links_are_refused
 t 'a hard link from before the run does not lead around a hold' old_link_is_held
