@@ -160,7 +160,7 @@ static int make_uppers(const struct driver_plan *plan, int upper_fd, int *ret) {
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 ret[i] = -1;
         for (size_t i = 0; upper_fd >= 0 && i < plan->n_regions; i++) {
-                char name[16];
+                char name[24];
 
                 if (plan->regions[i].kind != REGION_DIRECT || !plan->regions[i].rules)
                         continue;
