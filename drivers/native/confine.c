@@ -17,7 +17,7 @@
 struct ruleset_attr {
         uint64_t handled_access_fs, handled_access_net, scoped;
 };
-enum { ARGS_MAX = 8 << 20 };
+enum { ARGS_MAX = 8 << 20, TITLE_MAX = 512 };
 enum { SCOPE_ABSTRACT_UNIX_SOCKET = 1, SCOPE_SIGNAL = 2 };
 
 int landlock_scope(void) {
@@ -51,8 +51,11 @@ void confine_memory(const char *title) {
         char *end = (char *) (uintptr_t) getauxval(AT_EXECFN);
 
         if (args && args < end && end - args < ARGS_MAX) {
+                char shown[TITLE_MAX];
+
+                (void) snprintf(shown, sizeof(shown), "%s: %s", args, title);
                 explicit_bzero(args, (size_t) (end - args));
-                (void) snprintf(args, (size_t) (end - args), "%s", title);
+                (void) snprintf(args, (size_t) (end - args), "%s", shown);
         }
         environ = NULL;
         (void) prctl(PR_SET_NAME, title, 0, 0, 0);

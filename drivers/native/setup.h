@@ -48,7 +48,7 @@ int confine_caps(void);
 
 /**
  * confine_memory() - overwrite the environment and arguments that this process inherited
- * @title: what ps(1) shows instead; at most 15 bytes
+ * @title: what ps(1) shows after the program's name; at most 15 bytes
  * /proc/PID/cmdline can be read by everyone who sees the process, whatever its dumpable flag says.
  */
 void confine_memory(const char *title);
