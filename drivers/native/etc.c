@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 #include "runtime/base/parse.h"

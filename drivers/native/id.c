@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/parse.h"

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/path.h"
 

@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 
 #include "drivers/native/native.h"
+#include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/path.h"

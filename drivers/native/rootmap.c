@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "drivers/native/mnt.h"
+#include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"

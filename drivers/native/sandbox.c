@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "drivers/native/mnt.h"
+#include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "fs/gitconfig.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"

@@ -1,7 +1,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/path.h"
 

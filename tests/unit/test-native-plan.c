@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "drivers/native/mnt.h"
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 
 static const char *const no_environ[] = { NULL };

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "drivers/native/native.h"
-#include "drivers/native/plan.h"
+#include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 
 /* A main repository and a linked worktree, as git lays them out, in a directory of the test's own. */
