@@ -112,7 +112,8 @@ static int look_up(struct server *s, struct node *node, struct facts *ret) {
         return place_look(s, node, ret);
 }
 
-/* an object whose names are gone: through a descriptor, else what was known when the last name went */
+/* an object whose names are gone, or may not be reached any more: through a descriptor, else what was known
+ * when the last name went */
 static int look_nameless(struct server *s, struct node *node, struct stat *ret) {
         AUTO_FD int fd = handle_dup(s, node);
         struct facts facts;
@@ -142,7 +143,7 @@ int attr_read(struct server *s, struct node *node, struct stat *ret) {
 
                 r = look_up(s, node, &facts);
         }
-        if (r == -ESTALE || r == -ENOENT)
+        if (r == -ESTALE || r == -ENOENT || r == -EACCES)
                 return look_nameless(s, node, ret);
         if (r < 0)
                 return r;
@@ -256,7 +257,7 @@ static int open_for(struct server *s, struct node *node, int to_set) {
         if (S_ISDIR(node->type) && node->layer == NODE_LOWER && place_held(s, node))
                 return upper_make_dir(s, node);
         fd = place_open(s, node, to_set & FUSE_SET_ATTR_SIZE ? O_WRONLY : O_PATH);
-        return fd == -ESTALE || fd == -ENOENT ? handle_dup_to_change(s, node) : fd;
+        return fd == -ESTALE || fd == -ENOENT || fd == -EACCES ? handle_dup_to_change(s, node) : fd;
 }
 
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {

@@ -102,24 +102,26 @@ int handle_dup(struct server *s, struct node *node) {
 int handle_dup_to_change(struct server *s, struct node *node) {
         AUTO_FD int fd = handle_dup(s, node);
         struct stat st;
+        bool admitted;
 
         if (fd < 0)
                 return TAKE(fd, -1);
         if (fstat(fd, &st) < 0)
                 return -errno;
+        table_lock(s->table);
+        admitted = node->names && node->dev == st.st_dev && node->host == st.st_ino;
+        table_unlock(s->table);
         /* removed or replaced under a rule, a file is gone for the work and not for the host */
-        if (st.st_nlink > 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
+        if (!admitted && st.st_nlink > 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDONLY)
                 return -EROFS;
         return TAKE_FD(fd);
 }
 
 int handle_flags(const struct server *s, int flags) {
-        int mode = flags & O_ACCMODE;
+        const int mode = flags & O_ACCMODE;
 
-        if (!s->writeback)
-                return mode | (flags & O_APPEND);
-        /* the kernel fills pages around what is written, and places appends itself */
-        return mode == O_WRONLY ? O_RDWR : mode;
+        /* with a cache for writes the kernel fills pages around what is written */
+        return s->writeback && mode == O_WRONLY ? O_RDWR : mode;
 }
 
 /* a file that took its owner's rights away after it was opened is still to be reopened */

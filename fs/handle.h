@@ -38,9 +38,9 @@ struct node *handle_node(struct server *s, uint64_t id) __attribute__((warn_unus
 int handle_dup(struct server *s, struct node *node) __attribute__((warn_unused_result));
 
 /**
- * handle_dup_to_change() - handle_dup() of a node without names, for a change of its object
- * The object must be gone from the host, or be open for writing already: which rule it was under before its
- * last name went is not known any more. Return: owned descriptor, -EBADF, -EROFS, -errno.
+ * handle_dup_to_change() - handle_dup() for a change of the object that place_admit() has admitted
+ * Without a name it must be gone from the host, or be open for writing already: which rule it was under
+ * before its last name went is not known any more. Return: owned descriptor, -EBADF, -EROFS, -errno.
  */
 int handle_dup_to_change(struct server *s, struct node *node) __attribute__((warn_unused_result));
 

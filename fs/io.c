@@ -39,7 +39,7 @@ static int open_nameless(struct server *s, struct node *node, int flags) {
 static int open_object(struct server *s, struct node *node, int flags) {
         const int fd = place_open(s, node, flags);
 
-        return fd == -ESTALE ? open_nameless(s, node, flags) : fd;
+        return fd == -ESTALE || fd == -EACCES ? open_nameless(s, node, flags) : fd;
 }
 
 static int truncate_open(struct server *s, struct node *node, int fd, int flags) {
@@ -143,6 +143,18 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
                 (void) fuse_reply_buf(req, buf, done);
 }
 
+/*
+ * Whether a write appends is a matter of the moment (F_SETFL) and of the kind of write: pages of a mapping
+ * have a place, whatever the file was opened for. So the host's descriptor never has O_APPEND.
+ */
+static ssize_t write_some(const struct fuse_file_info *fi, int fd, const char *data, size_t size, off_t off) {
+        const struct iovec iov = { .iov_base = (void *) (uintptr_t) data, .iov_len = size };
+
+        if ((fi->flags & O_APPEND) && !fi->writepage)
+                return pwritev2(fd, &iov, 1, off, RWF_APPEND);
+        return pwrite(fd, data, size, off);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
               struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
@@ -154,7 +166,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
         if (size >= LONG_WRITE)
                 server_yield_turn(s);
         while (r == 0 && done < size) {
-                const ssize_t n = pwrite(fd, data + done, size - done, off + (off_t) done);
+                const ssize_t n = write_some(fi, fd, data + done, size - done, off + (off_t) done);
 
                 if (n > 0)
                         done += (size_t) n;

@@ -69,15 +69,32 @@ static bool is_hidden(const struct listing *l, const char *name, mode_t type) {
                GUARD_HIDE;
 }
 
+static bool is_dots(const char *name) {
+        return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static int add_lower_plain(struct listing *l, const struct dirent64 *d) {
+        const mode_t type = DTTOIF((mode_t) d->d_type);
+
+        if (!is_dots(d->d_name) && is_hidden(l, d->d_name, type))
+                return 0;
+        return add_plain(l, d->d_name, node_fold_ino(l->server->table, l->node->dev, d->d_ino), type,
+                         d->d_off);
+}
+
 static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *d) {
         struct server *s = l->server;
         struct fuse_entry_param e = { .attr_timeout = s->timeout_s, .entry_timeout = s->timeout_s };
         struct facts facts;
         uint64_t ino = 0;
+        int r;
 
         if (!has_room(l, d->d_name))
                 return -ENOBUFS;
-        if (facts_at(dir_fd, d->d_name, &facts) < 0 || is_hidden(l, d->d_name, facts.st.st_mode))
+        r = facts_at(dir_fd, d->d_name, &facts);
+        if (r == -EACCES) /* a directory that may be read, not searched */
+                return add_lower_plain(l, d);
+        if (r < 0 || is_hidden(l, d->d_name, facts.st.st_mode))
                 return 0; /* gone since */
         e.ino = node_enter(s->table, l->node, d->d_name, &facts, NODE_LOWER, &ino);
         if (!e.ino)
@@ -88,15 +105,7 @@ static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *
 }
 
 static int add_lower(struct listing *l, int dir_fd, const struct dirent64 *d) {
-        const bool dots = strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0;
-        const mode_t type = DTTOIF((mode_t) d->d_type);
-
-        if (l->plus && !dots)
-                return add_lower_plus(l, dir_fd, d);
-        if (!dots && is_hidden(l, d->d_name, type))
-                return 0;
-        return add_plain(l, d->d_name, node_fold_ino(l->server->table, l->node->dev, d->d_ino), type,
-                         d->d_off);
+        return l->plus && !is_dots(d->d_name) ? add_lower_plus(l, dir_fd, d) : add_lower_plain(l, d);
 }
 
 /* Return: 0 (full, or the end), -errno */

@@ -90,7 +90,8 @@ int place_look(struct server *s, struct node *node, struct facts *ret) {
         return -ESTALE;
 }
 
-/* a pinned regular file, or an O_PATH descriptor of one: through the descriptor, not by a path */
+/* what an O_PATH descriptor of a regular file or directory stands for: through the descriptor, not by a path
+ */
 static int reopen(int fd, int flags) {
         char path[sizeof("/proc/self/fd/") + 12];
         int r;
@@ -130,7 +131,7 @@ int place_open(struct server *s, struct node *node, int flags) {
                 r = dirs_get(s, node, &fd);
                 if (r < 0)
                         return r;
-                r = open_beneath(fd, ".", flags, 0);
+                r = reopen(fd, flags & ~O_NOFOLLOW); /* "." could not be reached where its x bit is missing */
                 if (!is_root(s, node))
                         dirs_put(s, node);
                 return r;

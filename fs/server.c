@@ -70,6 +70,7 @@
 #include "runtime/base/sys.h"
 
 enum { DIRS_MAX = 512, DIRS_MIN = 8, EXCLUSIVE_TIMEOUT_S = 86400, BACKGROUND_MAX = 64 };
+enum { WORKER_STACK = 8 << 20 /* only what is touched costs memory */ };
 
 /* ---- INIT ---- */
 
@@ -234,26 +235,38 @@ static void *work(void *arg) {
         return NULL;
 }
 
+/* what is as deep as the tree needs up to NODE_DEPTH_MAX frames; the caller's limit may be far below that */
+static int start_worker(struct worker *w) {
+        pthread_attr_t attr;
+        int r;
+
+        r = pthread_attr_init(&attr);
+        if (r != 0)
+                return -r;
+        r = pthread_attr_setstacksize(&attr, WORKER_STACK);
+        if (r == 0)
+                r = pthread_create(&w->thread, &attr, work, w);
+        (void) pthread_attr_destroy(&attr);
+        return -r;
+}
+
 static int run_workers(struct server *s, int fuse_fd) {
         struct worker workers[SERVER_WORKERS] = { 0 };
-        size_t n = 0;
+        size_t n;
         int r = 0;
 
         for (size_t i = 0; i < SERVER_WORKERS; i++)
                 workers[i] = (struct worker){ .server = s, .fd = i ? clone_channel(fuse_fd) : fuse_fd };
-        for (n = 1; n < SERVER_WORKERS; n++) {
-                if (workers[n].fd < 0)
-                        break;
-                r = pthread_create(&workers[n].thread, NULL, work, &workers[n]);
-                if (r != 0)
+        for (n = 0; n < SERVER_WORKERS && workers[n].fd >= 0; n++) {
+                r = start_worker(&workers[n]);
+                if (r < 0)
                         break; /* fewer will do */
         }
-        (void) work(&workers[0]);
-        for (size_t i = 1; i < n; i++)
+        for (size_t i = 0; i < n; i++)
                 (void) pthread_join(workers[i].thread, NULL);
         for (size_t i = 1; i < SERVER_WORKERS; i++)
                 workers[i].fd = fd_close(workers[i].fd);
-        return 0;
+        return n ? 0 : r;
 }
 
 /* ---- setting up ---- */

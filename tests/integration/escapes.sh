@@ -94,6 +94,49 @@ PY
         eq '' "$(git config core.pager || true)"
 }
 
+# Red without: each of the fixes it once found, e.g. reopen() of a directory in place_open(), RWF_APPEND in write_some()
+model() {
+        need_command python3
+        cp "$TOP/tests/integration/fs-model.py" .
+        sandbox -- sh -c 'for seed in 1 2 3; do python3 fs-model.py $seed 4000 || exit 1; done'
+        sandbox -- python3 fs-model.py 11 4000 held
+}
+
+# Pages of a mapping have a place, also when the file was opened for appending.
+# Red without: !fi->writepage in write_some()
+append() {
+        inside <<'PY'
+import fcntl
+open('m', 'wb').write(b'A' * 8192)
+fd = os.open('m', os.O_RDWR | os.O_APPEND)
+m = mmap.mmap(fd, 8192); m[0:3] = b'xyz'; m.flush(); m.close()
+fcntl.fcntl(fd, fcntl.F_SETFL, 0); os.pwrite(fd, b'p', 3)
+fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND); os.write(fd, b'end')
+assert open('m', 'rb').read() == b'xyzp' + b'A' * 8188 + b'end'
+PY
+}
+
+# A tree deeper than the stack of the caller is long.
+# Red without: pthread_attr_setstacksize() in start_worker()
+deep() {
+        (ulimit -s 256; inside) <<'PY'
+os.mkdir('deep'); os.chdir('deep')
+top = os.open('.', os.O_RDONLY)
+for i in range(3900): os.mkdir('d'); os.chdir('d')
+no(os.open, '.envrc', os.O_CREAT | os.O_WRONLY)
+os.fchdir(top); os.mkdir('x')
+for i in range(1500): os.mkdir('x/%d' % i); os.close(os.open('x/%d/f' % i, os.O_CREAT))
+os.fchdir(top)
+for i in range(3900): os.chdir('d')
+os.close(os.open('g', os.O_CREAT | os.O_WRONLY))
+assert os.listdir('.') == ['g']
+PY
+        eq '' "$(find . -name .envrc)"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
+t 'a random sequence of calls has the results that it has on a tmpfs' model
+t 'a file opened for appending is written where it is mapped' append
+t 'a deep tree does not overflow the stack of the file server' deep
 finish
