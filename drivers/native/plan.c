@@ -16,6 +16,7 @@
 #include "drivers/native/native.h"
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
+#include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 #include "runtime/base/path.h"
@@ -199,13 +200,21 @@ static json_t *seeds_json(const struct driver_plan *plan) {
         return list;
 }
 
+/* What keeps the work from abstract sockets and processes of the host. */
+static const char *scope_text(const struct driver_plan *plan) {
+        if (!plan->network_open)
+                return "namespaces";
+        return landlock_can_scope() ? "landlock"
+                                    : "none: abstract sockets of the host can be reached (before Linux 6.12)";
+}
+
 json_t *native_describe(const struct driver_plan *plan) {
         json_t *mechanisms =
                 json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
                           plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
                           plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard",
                           "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
-                          "scope", plan->network_open ? "landlock" : "namespaces");
+                          "scope", scope_text(plan));
 
         return json_pack("{s:o,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions", regions_json(plan),
                          "toolchains", toolchains_json(plan), "seeds", seeds_json(plan), "mechanisms",

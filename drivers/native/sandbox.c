@@ -581,9 +581,9 @@ static int stage_confine(struct setup *s, struct error *err) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
         if (s->plan->network_open) {
-                r = landlock_scope();
-                if (r < 0)
-                        (void) r; /* before Linux 6.12: abstract sockets of the host can be reached */
+                r = landlock_scope(); /* not before Linux 6.12: native_describe() says so */
+                if (r < 0 && r != -ENOTSUP)
+                        return error_set(err, r, "landlock: %s", strerror(-r));
         }
         r = confine_caps();
         if (r < 0)

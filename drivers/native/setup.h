@@ -39,6 +39,9 @@ _Noreturn void sandbox_main(struct setup *setup);
 /** init_serve() - pid 1: reap, start commands, until the supervisor goes. Never returns. */
 _Noreturn void init_serve(int sock);
 
+/** landlock_can_scope() - whether landlock_scope() will work on this kernel */
+bool landlock_can_scope(void);
+
 /** landlock_scope() - no signals and abstract sockets beyond the sandbox (Linux 6.12). Return: 0, -ENOTSUP.
  */
 int landlock_scope(void);
