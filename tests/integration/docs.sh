@@ -159,6 +159,18 @@ names_exist() {
         done
 }
 
+# tests that the threat model names: `integration/SCRIPT` 'NAME', 'NAME'
+tests_exist() {
+        grep -oE "\`integration/[a-z-]+\\.sh\` ('[^']+'(, )?)+" "$TOP/docs/threat-model.md" >named
+        [ -s named ] || fail 'the threat model names no test'
+        while read -r line; do
+                script=$(echo "$line" | cut -d'`' -f2)
+                echo "$line" | grep -oE "'[^']+'" | grep -vE "^'(by|mount of) \\.\\.\\.'$" | while read -r name; do
+                        grep -qF -- "t $name " "$TOP/tests/$script" || fail "$script has no test $name"
+                done
+        done <named
+}
+
 records_are_numbered() {
         local n=0 file
         for file in "$TOP"/docs/adr/[0-9]*.md; do
@@ -182,5 +194,6 @@ t 'every page is installed' pages_are_installed
 t 'cross references exist' cross_references_exist
 t 'links between documents exist' links_exist
 t 'files and functions that documents name exist' names_exist
+t 'tests that the threat model names exist' tests_exist
 t 'decision records are numbered and complete' records_are_numbered
 finish
