@@ -42,7 +42,9 @@ _Noreturn void init_serve(int sock);
 /** landlock_can_scope() - whether landlock_scope() will work on this kernel */
 bool landlock_can_scope(void);
 
-/** landlock_scope() - no signals and abstract sockets beyond the sandbox (Linux 6.12). Return: 0, -ENOTSUP.
+/**
+ * landlock_scope() - no signals and abstract sockets beyond the sandbox (Linux 6.12); needs no_new_privs
+ * Return: 0, -ENOTSUP (an older kernel), -errno.
  */
 int landlock_scope(void);
 

@@ -1,19 +1,25 @@
 #include "runtime/base/user.h"
 
 #include <errno.h>
-#include <pwd.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
+#include "runtime/base/parse.h"
 
-static int copy(const struct passwd *pw, struct user *ret) {
-        struct user u = {
-                .name = strdup(pw->pw_name),
-                .uid = pw->pw_uid,
-                .gid = pw->pw_gid,
-                .home = strdup(pw->pw_dir),
-                .shell = strdup(pw->pw_shell),
-        };
+enum { PASSWD_MAX = 16 << 20 };
+enum { NAME, PASSWORD, UID, GID, GECOS, HOME, SHELL, FIELDS };
+
+static int copy(char *const *f, uid_t uid, gid_t gid, struct user *ret) {
+        struct user u = { .name = strdup(f[NAME]),
+                          .uid = uid,
+                          .gid = gid,
+                          .home = strdup(f[HOME]),
+                          .shell = strdup(f[SHELL]) };
 
         if (!u.name || !u.home || !u.shell) {
                 user_deinit(&u);
@@ -23,24 +29,40 @@ static int copy(const struct passwd *pw, struct user *ret) {
         return 0;
 }
 
+/* Splits a line in place; a line with another number of fields, or an id that is none, is no account. */
+static bool split(char *line, char **f, uid_t *uid, gid_t *gid) {
+        uint64_t u, g;
+        size_t n = 0;
+
+        for (char *field; n < FIELDS && (field = strsep(&line, ":"));)
+                f[n++] = field;
+        if (n < FIELDS || line || parse_u64(f[UID], 0, UINT32_MAX - 1, &u) < 0 ||
+            parse_u64(f[GID], 0, UINT32_MAX - 1, &g) < 0)
+                return false;
+        *uid = (uid_t) u;
+        *gid = (gid_t) g;
+        return true;
+}
+
+/* Not fgetpwent(3): it asks for the file position before each line. */
 static int find(const char *passwd_path, const char *name, uid_t uid, struct user *ret) {
-        AUTO_FILE FILE *f = NULL;
+        AUTO_BUF struct buf b = { 0 };
+        char *rest, *line;
+        int r;
 
-        f = fopen(passwd_path, "re");
-        if (!f)
-                return -errno;
-        for (;;) {
-                char line[4096];
-                struct passwd pw, *got = NULL;
-                const int r = fgetpwent_r(f, &pw, line, sizeof(line), &got);
+        r = file_read_at(AT_FDCWD, passwd_path, PASSWD_MAX, &b);
+        if (r < 0)
+                return r;
+        rest = b.data;
+        while ((line = strsep(&rest, "\n"))) {
+                char *f[FIELDS];
+                uid_t u;
+                gid_t g;
 
-                if (r == ERANGE)
-                        continue; /* a line too long to be a local account */
-                if (r != 0 || !got)
-                        return -ENOENT;
-                if (name ? strcmp(pw.pw_name, name) == 0 : pw.pw_uid == uid)
-                        return copy(&pw, ret);
+                if (split(line, f, &u, &g) && (name ? strcmp(f[NAME], name) == 0 : u == uid))
+                        return copy(f, u, g, ret);
         }
+        return -ENOENT;
 }
 
 int user_by_uid(const char *passwd_path, uid_t uid, struct user *ret) {

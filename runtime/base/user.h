@@ -20,7 +20,7 @@ struct user {
 /**
  * user_by_uid() - the entry of @uid in @passwd_path (usually "/etc/passwd")
  * @ret: caller frees with user_deinit(); written on success only
- * Return: 0, -ENOENT (no entry), -ENOMEM, -errno of the open.
+ * Return: 0, -ENOENT (no entry), -ENOMEM, -EINVAL (not a regular file), -errno of the open.
  */
 int user_by_uid(const char *passwd_path, uid_t uid, struct user *ret) __attribute__((warn_unused_result));
 
