@@ -167,7 +167,8 @@ int review_lock(struct review *review, const char *verb, struct error *err) {
         if (flock(review->dir.fd, LOCK_EX | LOCK_NB) == 0)
                 return 0;
         if (errno == EWOULDBLOCK)
-                return error_set(err, -EBUSY, "another apply or discard works on run %s", review->dir.id);
+                return error_set(err, -EBUSY, "run %s is starting, or another apply or discard works on it",
+                                 review->dir.id);
         return error_set(err, -errno, "lock run %s: %s", review->dir.id, strerror(errno));
 }
 

@@ -5,10 +5,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "fs/diff.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
+
+enum { BURY_STEP_MS = 10, BURY_STEPS = 200 };
 
 /* Whether the directory open as @fd (borrowed) holds anything. */
 static bool is_empty(int fd) {
@@ -65,4 +70,39 @@ uint32_t run_changes_count(const struct run_dir *dir, const json_t *state, uint3
         for (size_t i = 0; i < json_array_size(regions) && t.count < limit; i++)
                 count_region(dir, json_array_get(regions, i), &t);
         return t.count;
+}
+
+/* Waits until no file server writes to the upper @fd (borrowed): each keeps a lock on its own. */
+static bool is_left(int fd) {
+        const struct timespec step = { .tv_nsec = BURY_STEP_MS * 1000000L };
+
+        for (int i = 0; i < BURY_STEPS; i++) {
+                if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+                        return true;
+                (void) nanosleep(&step, NULL);
+        }
+        return false;
+}
+
+bool run_bury(struct run_dir *dir) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        int fd;
+
+        fd = openat(dir->upper_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        d = fd < 0 ? NULL : fdopendir(fd);
+        if (!d) {
+                (void) fd_close(fd);
+                return false;
+        }
+        while ((e = readdir(d))) {
+                AUTO_FD int upper = -1;
+
+                if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+                        continue;
+                upper = open_beneath(dir->upper_fd, e->d_name, O_RDONLY | O_DIRECTORY, 0);
+                if (upper < 0 || !is_left(upper) || !is_empty(upper))
+                        return false;
+        }
+        return run_dir_remove(dir) == 0;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/run/state.h"
@@ -14,3 +15,10 @@
  * away. Return: count.
  */
 uint32_t run_changes_count(const struct run_dir *dir, const json_t *state, uint32_t limit);
+
+/**
+ * run_bury() - after the supervisor died: wait until the file server is gone, then remove a run that holds
+ * nothing
+ * Blocks, for two seconds at most. Return: whether it was removed.
+ */
+bool run_bury(struct run_dir *dir);

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -102,13 +103,18 @@ static int open_parts(struct run_dir *dir) {
 
 static int make_parts(struct run_dir *dir) {
         AUTO_FD int fd = -1;
+        int r;
 
         if (mkdirat(dir->runs_fd, dir->id, 0700) < 0)
                 return -errno;
         fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
         if (fd < 0)
                 return fd;
-        return mkdirat(fd, "upper", 0700) < 0 ? -errno : open_parts(dir);
+        if (mkdirat(fd, "upper", 0700) < 0)
+                return -errno;
+        r = open_parts(dir);
+        /* until the last of client and supervisor is gone: discard must not take it before it has a state */
+        return r == 0 && flock(dir->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : r;
 }
 
 int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err) {

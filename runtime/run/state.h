@@ -23,7 +23,8 @@ struct run_dir {
 #define RUN_DIR_INIT \
         { .runs_fd = -1, .fd = -1, .upper_fd = -1 }
 
-/** run_dir_create() - a new run with a random id; directories 0700. Return: 0 or -errno with a message. */
+/** run_dir_create() - a new run with a random id; directories 0700; locked as long as it is open. Return: 0
+ * or -errno with a message. */
 int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err)
         __attribute__((warn_unused_result));
 
