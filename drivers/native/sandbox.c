@@ -631,9 +631,13 @@ static void reset_signals(void) {
 _Noreturn void sandbox_main(struct setup *s) {
         const struct proto_event ready = { .type = PROTO_READY };
         struct error err = { 0 };
+        sigset_t all;
 
         (void) umask(0);
         reset_signals();
+        (void) sigfillset(&all);
+        (void) sigprocmask(SIG_SETMASK, &all,
+                           NULL); /* RLIMIT_FSIZE: EFBIG tells more than dying of SIGXFSZ */
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {
                 if (stages[i].run(s, &err) < 0)
