@@ -1,6 +1,7 @@
 #include "runtime/run/events.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -53,9 +54,13 @@ static bool writable(int fd) {
         return poll(&p, 1, SINK_WAIT_MS) == 1 && (p.revents & POLLOUT) != 0;
 }
 
-static void put(int *fd, const char *line) {
-        if (*fd >= 0 && (!writable(*fd) || write_all(*fd, line, strlen(line)) < 0))
-                *fd = -1; /* owned by the caller; only not used any more */
+/* @at_once: bytes that the descriptor takes without blocking when poll(2) says so */
+static void put(int *fd, const char *line, size_t at_once) {
+        for (size_t left = strlen(line), n; *fd >= 0 && left > 0; line += n, left -= n) {
+                n = left < at_once ? left : at_once;
+                if (!writable(*fd) || write_all(*fd, line, n) < 0)
+                        *fd = -1; /* owned by the caller; only not used any more */
+        }
 }
 
 void events_emit(struct events *events, const char *type, json_t *data) {
@@ -70,6 +75,6 @@ void events_emit(struct events *events, const char *type, json_t *data) {
                 events->seq--;
                 return;
         }
-        put(&events->file_fd, line);
-        put(&events->sink_fd, line);
+        put(&events->file_fd, line, EVENT_MAX_BYTES); /* our own file: a whole line in one write */
+        put(&events->sink_fd, line, PIPE_BUF);
 }
