@@ -198,10 +198,6 @@ static int run(const struct ctx *ctx, struct options *o, int argc, char **argv) 
                 report(o, "SPEC_INVALID", "no command: cofferdam run [OPTIONS] [--] COMMAND [ARG...]");
                 return EXIT_USAGE;
         }
-        if (!argv[flags->next][0]) {
-                report(o, "SPEC_INVALID", "the command is empty");
-                return EXIT_USAGE;
-        }
         trace_step(&o->trace, "options");
         r = spec_resolve(ctx, flags, &spec, &err);
         trace_step(&o->trace, "specification");
