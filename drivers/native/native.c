@@ -22,6 +22,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -170,6 +171,9 @@ static int make_uppers(const struct driver_plan *plan, int upper_fd, int *ret) {
                 ret[i] = open_beneath(upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
                 if (ret[i] < 0)
                         return ret[i];
+                /* the file server keeps it as long as it lives: see run_bury() */
+                if (flock(ret[i], LOCK_SH | LOCK_NB) < 0)
+                        return -errno;
                 if (plan->id.switch_user && fchown(ret[i], plan->id.host_uid, plan->id.host_gid) < 0)
                         return -errno;
         }
@@ -455,13 +459,28 @@ static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
         *pidfd = fd_close(*pidfd);
 }
 
+/*
+ * Kills pid 1 and with it the sandbox. A process that waits for an answer of the file server cannot be
+ * killed: when that server does not answer (somebody stopped it), it has to go first.
+ */
+static void end_sandbox(struct sandbox *sb) {
+        struct pollfd fd = { .fd = sb->init_pidfd, .events = POLLIN };
+
+        if (sb->init <= 0)
+                return;
+        (void) sys_pidfd_send_signal(sb->init_pidfd, SIGKILL);
+        if (poll(&fd, 1, FSD_END_TIMEOUT_MS) <= 0)
+                end_process(&sb->fsd, &sb->fsd_pidfd, 0);
+        end_process(&sb->init, &sb->init_pidfd, 0);
+}
+
 static void read_notices(struct sandbox *sb);
 
 static struct sandbox *native_stop(struct sandbox *sb) {
         if (!sb)
                 return NULL;
         sb->lost = true;
-        end_process(&sb->init, &sb->init_pidfd, 0);
+        end_sandbox(sb);
         sb->sock = fd_close(sb->sock);
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
