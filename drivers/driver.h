@@ -31,8 +31,8 @@ struct exec_request {
         const char *cwd;        /* absolute path inside; NULL: the workspace */
         bool tty;               /* give the command a terminal of the sandbox's own devpts */
         struct winsize winsize; /* of the new terminal */
-        int stdio[3]; /* descriptors for 0, 1, 2 when !tty; -1: closed in the command as it was in the caller
-                       */
+        int stdio[3]; /* descriptors for 0, 1, 2; -1: closed in the command as it was in the caller; with tty
+                         the third counts only, and -1 is the terminal */
 };
 
 /** struct exec_result - how a command ended */

@@ -175,7 +175,8 @@ static int run(struct init *init, const struct proto_request *req, const struct 
                 if (slave < 0)
                         return slave;
                 for (int i = 0; i < 3; i++)
-                        command.stdio[i] = slave;
+                        if (i < 2 || stdio[i] < 0)
+                                command.stdio[i] = slave;
                 command.tty = true;
         }
         pid = command_start(&command, &error);

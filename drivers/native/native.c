@@ -384,7 +384,7 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
                 return error_set(err, -errno, "memfd_create: %s", strerror(errno));
         r = write_all(block, b.data, b.len);
         fds[n++] = block;
-        for (int i = 0; !req->tty && i < 3; i++)
+        for (int i = req->tty ? 2 : 0; i < 3; i++)
                 if (req->stdio[i] >= 0) {
                         msg.flags |= 1U << i;
                         fds[n++] = req->stdio[i];

@@ -10,21 +10,32 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/run/terminal.h"
 
+enum { INTERRUPTS_KILL_RUN = 2, INTERRUPTS_KILL_SUPERVISOR = 3 };
+
 /* What is forwarded; @group: a terminal would send it to the whole foreground group. */
 static const struct {
         int sig;
         bool group;
 } forwarded[] = {
-        { SIGINT, true },   { SIGQUIT, true },  { SIGHUP, true },
-        { SIGTERM, false }, { SIGUSR1, false }, { SIGUSR2, false },
+        { SIGINT, true },   { SIGQUIT, true },  { SIGHUP, true },  { SIGTERM, false },
+        { SIGUSR1, false }, { SIGUSR2, false }, { SIGCONT, true },
 };
+
+/* A blocked signal is queued although it is ignored, and nohup(1) means what it says. */
+static void add_unless_ignored(sigset_t *set, int sig) {
+        struct sigaction action;
+
+        if (sigaction(sig, NULL, &action) < 0 || action.sa_handler != SIG_IGN)
+                (void) sigaddset(set, sig);
+}
 
 static sigset_t client_signals(void) {
         sigset_t set;
 
         (void) sigemptyset(&set);
         for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-                (void) sigaddset(&set, forwarded[i].sig);
+                add_unless_ignored(&set, forwarded[i].sig);
+        add_unless_ignored(&set, SIGTSTP);
         (void) sigaddset(&set, SIGWINCH);
         (void) sigaddset(&set, SIGCONT);
         return set;
@@ -32,21 +43,27 @@ static sigset_t client_signals(void) {
 
 int client_block_signals(void) {
         const sigset_t set = client_signals();
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
 
+        /* RLIMIT_FSIZE: EFBIG is an answer, dying is not */
+        if (sigaction(SIGXFSZ, &ignore, NULL) < 0)
+                return -errno;
         return sigprocmask(SIG_BLOCK, &set, NULL) < 0 ? -errno : 0;
 }
 
 struct client {
+        pid_t supervisor;
         int sock, signal_fd, in_fd, out_fd;
         struct terminal terminal; /* pty_fd -1: no relay */
         unsigned int interrupts;
-        bool over;
+        bool over;      /* the run: what the terminal still holds is passed on */
+        bool impatient; /* and not even that is waited for */
         struct run_msg last;
 };
 
 static void forward(struct client *c, int sig, bool group) {
         const struct run_msg msg = {
-                .type = sig == SIGINT && ++c->interrupts > 1 ? RUN_MSG_KILL : RUN_MSG_SIGNAL,
+                .type = c->interrupts >= INTERRUPTS_KILL_RUN ? RUN_MSG_KILL : RUN_MSG_SIGNAL,
                 .signal = sig,
                 .code = group,
         };
@@ -54,17 +71,48 @@ static void forward(struct client *c, int sig, bool group) {
         (void) run_msg_send(c->sock, &msg, -1); /* a dead supervisor shows as end of file */
 }
 
+/* Ctrl-Z where the command has no terminal of its own: it stops, then we do, and go on together. */
+static void suspend(struct client *c) {
+        const struct timespec now = { 0 };
+        sigset_t stop, cont;
+
+        (void) sigemptyset(&stop);
+        (void) sigaddset(&stop, SIGTSTP);
+        (void) sigemptyset(&cont);
+        (void) sigaddset(&cont, SIGCONT);
+        forward(c, SIGSTOP, true);
+        terminal_suspend(&c->terminal);
+        (void) raise(SIGTSTP);
+        (void) sigprocmask(SIG_UNBLOCK, &stop, NULL); /* here we stop, unless nobody could continue us */
+        (void) sigprocmask(SIG_BLOCK, &stop, NULL);
+        (void) sigtimedwait(&cont, NULL, &now); /* forwarded here, not a second time */
+        terminal_resume(&c->terminal);
+        forward(c, SIGCONT, true);
+}
+
+/* A third one means it: not even the supervisor answers. */
+static void count_interrupt(struct client *c) {
+        if (++c->interrupts >= INTERRUPTS_KILL_SUPERVISOR)
+                (void) kill(c->supervisor, SIGKILL);
+}
+
 static void on_signal(struct client *c) {
         struct signalfd_siginfo info;
 
         if (read(c->signal_fd, &info, sizeof(info)) != sizeof(info))
                 return;
+        if (info.ssi_signo == SIGINT)
+                count_interrupt(c);
         for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-                if ((uint32_t) forwarded[i].sig == info.ssi_signo)
+                if ((uint32_t) forwarded[i].sig == info.ssi_signo) {
                         forward(c, forwarded[i].sig, forwarded[i].group);
-        if (c->terminal.pty_fd >= 0 && info.ssi_signo == SIGWINCH)
+                        c->impatient |= c->over && info.ssi_signo != SIGCONT;
+                }
+        if (info.ssi_signo == SIGTSTP)
+                suspend(c);
+        if (info.ssi_signo == SIGWINCH)
                 terminal_resize(&c->terminal);
-        if (c->terminal.pty_fd >= 0 && info.ssi_signo == SIGCONT)
+        if (info.ssi_signo == SIGCONT)
                 terminal_resume(&c->terminal);
 }
 
@@ -81,25 +129,26 @@ static int on_message(struct client *c) {
         if (msg.type == RUN_MSG_EXIT || msg.type == RUN_MSG_ERROR) {
                 c->last = msg;
                 c->over = true;
+                terminal_finish(&c->terminal);
         }
         return 0;
 }
 
 static int loop(struct client *c) {
-        while (!c->over) {
-                struct pollfd fds[5] = { { .fd = c->sock, .events = POLLIN },
+        while (!c->over || (terminal_holds(&c->terminal) && !c->impatient)) {
+                struct pollfd fds[5] = { { .fd = c->over ? -1 : c->sock, .events = POLLIN },
                                          { .fd = c->signal_fd, .events = POLLIN } };
-                int r;
+                int n, r;
 
-                terminal_poll(&c->terminal, fds + 2);
-                if (poll(fds, ARRAY_SIZE(fds), -1) < 0) {
+                n = poll(fds, ARRAY_SIZE(fds), terminal_poll(&c->terminal, fds + 2));
+                if (n < 0) {
                         if (errno == EINTR)
                                 continue;
                         return -errno;
                 }
                 if (fds[1].revents)
                         on_signal(c);
-                terminal_dispatch(&c->terminal, fds + 2);
+                terminal_dispatch(&c->terminal, fds + 2, n == 0);
                 r = fds[0].revents ? on_message(c) : 0;
                 if (r < 0)
                         return r;
@@ -107,19 +156,23 @@ static int loop(struct client *c) {
         return 0;
 }
 
-int client_wait(int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err) {
+int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err) {
+        const struct sigaction ignore = { .sa_handler = SIG_IGN };
         const sigset_t set = client_signals();
-        struct client c = { .sock = sock, .in_fd = in_fd, .out_fd = out_fd, .terminal = { .pty_fd = -1 } };
+        struct client c = { .supervisor = supervisor,
+                            .sock = sock,
+                            .in_fd = in_fd,
+                            .out_fd = out_fd,
+                            .terminal = TERMINAL_INIT };
         AUTO_FD int signal_fd = -1;
         int r;
 
+        (void) sigaction(SIGPIPE, &ignore, NULL); /* or the terminal would stay raw */
         signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
         if (signal_fd < 0)
                 return error_set(err, -errno, "signalfd: %s", strerror(errno));
         c.signal_fd = signal_fd;
         r = loop(&c);
-        if (r == 0 && c.last.type == RUN_MSG_EXIT)
-                terminal_drain(&c.terminal);
         terminal_deinit(&c.terminal);
         if (r < 0)
                 return error_set(err, r, "the supervisor of the run died: %s", strerror(-r));

@@ -4,21 +4,28 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 #include "runtime/base/error.h"
 #include "runtime/run/message.h"
 
-/** client_block_signals() - block what client_wait() reads; call it before the fork of the supervisor.
- * Return: 0 or -errno. */
+/**
+ * client_block_signals() - block what client_wait() reads; call it before the fork of the supervisor
+ * Signals that the caller ignored (nohup, a background job of a script) stay ignored and are not forwarded.
+ * SIGXFSZ is ignored from here on. Return: 0 or -errno.
+ */
 int client_block_signals(void) __attribute__((warn_unused_result));
 
 /**
  * client_wait() - stay until the run is over
+ * @supervisor: a child that has not been waited for
  * @sock:   to the supervisor, borrowed
  * @in_fd:  the caller's standard input for a terminal relay, -1: closed
  * @out_fd: the caller's standard output for a terminal relay
  * @ret:    the last message: RUN_MSG_EXIT or RUN_MSG_ERROR
- * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are forwarded once each; a second SIGINT ends the
- * run. Return: 0, -ECONNRESET (the supervisor died), -errno.
+ * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT are forwarded once each; SIGTSTP stops the
+ * command and this process. A second SIGINT ends the run, a third kills a supervisor that does not answer.
+ * Return: 0, -ECONNRESET (the supervisor died), -errno.
  */
-int client_wait(int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err)
+int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err)
         __attribute__((warn_unused_result));

@@ -18,6 +18,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
+#include "runtime/run/changes.h"
 #include "runtime/run/client.h"
 #include "runtime/run/supervisor.h"
 
@@ -36,15 +37,17 @@ static const char *failure_of(int r) {
                                : "SANDBOX_SETUP_FAILED";
 }
 
-static bool wants_tty(const struct run_request *req) {
-        if (req->tty == TTY_ON)
-                return true;
-        return req->stdio[0] >= 0 && req->stdio[1] >= 0 && isatty(req->stdio[0]) && isatty(req->stdio[1]);
+static bool is_tty(const struct run_request *req, int i) {
+        return req->stdio[i] >= 0 && isatty(req->stdio[i]);
 }
 
 static void command_of(const struct run_request *req, struct exec_request *ret) {
-        *ret = (struct exec_request){ .argv = req->argv, .tty = wants_tty(req) };
+        *ret = (struct exec_request){ .argv = req->argv,
+                                      .tty = req->tty == TTY_ON || (is_tty(req, 0) && is_tty(req, 1)) };
         memcpy(ret->stdio, req->stdio, sizeof(ret->stdio));
+        /* "2>errors" at a prompt keeps its meaning; who asks for a terminal gets it for all three */
+        if (ret->tty && (req->tty == TTY_ON || is_tty(req, 2)))
+                ret->stdio[2] = -1;
         for (int i = 0; ret->tty && i < 2; i++)
                 if (req->stdio[i] >= 0 && ioctl(req->stdio[i], TIOCGWINSZ, &ret->winsize) == 0)
                         break;
@@ -74,7 +77,7 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                 _exit(supervisor_main(args));
         }
         theirs = fd_close(theirs);
-        r = client_wait(ours, req->stdio[0], req->stdio[1], ret, err);
+        r = client_wait(pid, ours, req->stdio[0], req->stdio[1], ret, err);
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
         return r;
@@ -106,6 +109,8 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         args.trace = trace_fork(trace, "supervisor");
         r = supervise(&args, req, ret, err);
         trace_step(trace, "everything of the supervisor");
+        if (r < 0 && !run_bury(&dir))
+                return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;
 }
 
