@@ -108,7 +108,7 @@ static int expand(struct strings *list, const char *pattern, struct error *err) 
                 return r;
         for (size_t i = 0; i < list->n;) {
                 AUTO_FREE char *whole = NULL;
-                size_t open, close;
+                size_t open = 0, close = 0;
 
                 r = find_group(list->v[i], &open, &close, err);
                 if (r == -ENOENT) {

@@ -355,7 +355,7 @@ static int init_server(struct server *s, const struct guard_config *config, stru
         int r;
 
         s->config = config;
-        s->timeout_s = config->exclusive ? EXCLUSIVE_TIMEOUT_S : config->timeout_ms / 1000.0;
+        s->timeout_s = config->exclusive ? (double) EXCLUSIVE_TIMEOUT_S : config->timeout_ms / 1000.0;
         init_locks(s);
         if (pthread_key_create(&s->worker, NULL) != 0)
                 return error_set(err, -EAGAIN, "thread keys are used up");

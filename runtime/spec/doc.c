@@ -151,7 +151,7 @@ static int add(struct tree *tree, enum doc_kind kind, unsigned line, struct doc 
 
 int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, unsigned line) {
         AUTO_FREE char *copy = NULL;
-        struct doc *node;
+        struct doc *node = NULL;
         int r;
 
         r = checked_text(tree, text, len, line, &copy);
@@ -159,6 +159,7 @@ int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, un
                 r = add(tree, DOC_SCALAR, line, &node);
         if (r < 0)
                 return r;
+        assert(node);
         node->quoted = quoted;
         node->text = TAKE_PTR(copy);
         attach(tree, node);
@@ -166,7 +167,7 @@ int tree_scalar(struct tree *tree, const char *text, size_t len, bool quoted, un
 }
 
 int tree_open(struct tree *tree, enum doc_kind kind, unsigned line) {
-        struct doc *node;
+        struct doc *node = NULL;
         int r;
 
         if (tree->depth >= DOC_DEPTH_MAX)
@@ -176,6 +177,7 @@ int tree_open(struct tree *tree, enum doc_kind kind, unsigned line) {
         r = add(tree, kind, line, &node);
         if (r < 0)
                 return r;
+        assert(node);
         attach(tree, node);
         tree->cur = node;
         tree->depth++;

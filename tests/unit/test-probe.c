@@ -24,14 +24,14 @@
 #include "runtime/base/file.h"
 
 static struct ctx this_user(void) {
-        static const char *const environ[] = { "PATH=/usr/bin:/bin", NULL };
+        static const char *const vars[] = { "PATH=/usr/bin:/bin", NULL };
 
         return (struct ctx){ .uid = geteuid(),
                              .gid = getegid(),
                              .user_name = "nobody-of-this-name",
                              .home = "/",
                              .state_dir = "/tmp/nonexistent/state",
-                             .environ = environ };
+                             .environ = vars };
 }
 
 static size_t open_fds(void) {
