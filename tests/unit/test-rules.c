@@ -218,7 +218,7 @@ static void rules_path_follows_the_pattern(void **state) {
                 const struct rules_verdict v = rules_path(rules, cases[i].path, F);
 
                 if ((int) v.action != cases[i].want || v.rule != (cases[i].want == A ? -1 : 0))
-                        fail_msg("'%s' on '%s': %d by %d", cases[i].pattern, cases[i].path, v.action, v.rule);
+                        fail_msg("'%s' on '%s': %u by %d", cases[i].pattern, cases[i].path, v.action, v.rule);
         }
 }
 
@@ -254,7 +254,7 @@ static void rules_path_last_match_wins(void **state) {
                 const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
 
                 if ((int) v.action != cases[i].action || v.rule != cases[i].rule)
-                        fail_msg("'%s': %d by %d", cases[i].path, v.action, v.rule);
+                        fail_msg("'%s': %u by %d", cases[i].path, v.action, v.rule);
         }
         assert_string_equal(rules_text(rules, 2), "*.lock");
         assert_string_equal(rules_text(rules, -1), "(default)");
@@ -285,7 +285,7 @@ static void rules_verdict_guards_the_way(void **state) {
                 const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
 
                 if ((int) v.action != cases[i].action)
-                        fail_msg("'%s': %d by %d", cases[i].path, v.action, v.rule);
+                        fail_msg("'%s': %u by %d", cases[i].path, v.action, v.rule);
         }
 }
 
@@ -527,7 +527,7 @@ static void rules_builtin_judges(void **state) {
                 const struct rules_verdict v = rules_path(rules, cases[i].path, cases[i].type);
 
                 if ((int) v.action != cases[i].want)
-                        fail_msg("'%s' (%o): %d by '%s'", cases[i].path, cases[i].type, v.action,
+                        fail_msg("'%s' (%o): %u by '%s'", cases[i].path, cases[i].type, v.action,
                                  rules_text(rules, v.rule));
         }
 }
@@ -593,6 +593,12 @@ static uint32_t random_below(uint32_t *rng, uint32_t n) {
         return (*rng >> 16) % n;
 }
 
+static void add_text(char out[64], const char *s) {
+        const size_t len = strlen(out);
+
+        (void) snprintf(out + len, 64 - len, "%s", s);
+}
+
 /* A pattern or path of one to four components of up to three bytes. */
 static void random_text(uint32_t *rng, bool pattern, char out[64]) {
         static const char *const comps[] = { "a", "b",  "ab", "ba", "abb", "**",
@@ -601,11 +607,11 @@ static void random_text(uint32_t *rng, bool pattern, char out[64]) {
 
         out[0] = '\0';
         if (pattern && random_below(rng, 3) == 0)
-                (void) strncat(out, "/", 1);
+                add_text(out, "/");
         for (uint32_t i = 0; i < n; i++) {
                 if (i > 0)
-                        (void) strncat(out, "/", 1);
-                (void) strncat(out, comps[random_below(rng, kinds)], 3);
+                        add_text(out, "/");
+                add_text(out, comps[random_below(rng, kinds)]);
         }
 }
 
