@@ -51,6 +51,8 @@ def count(run):
 
 
 def main():
+    if not os.path.exists(sys.argv[1]):
+        sys.exit(f"sum.py: no results in {sys.argv[1]}: the suite did not run")
     with open(sys.argv[1], encoding="utf-8") as log:
         sums = [sum(column) for column in zip(*(count(json.loads(line)) for line in log))]
     if not sum(sums):
