@@ -291,6 +291,20 @@ static int write_fresh(const struct landing *l) {
         return r;
 }
 
+/* it landed when it was closed for the first time, and nothing was written since */
+static bool has_landed(const struct landing *l) {
+        AUTO_FD int fd = open_beneath(l->lower_dir, l->where.name, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0);
+        AUTO_BUF struct buf data = { 0 };
+        struct facts lower;
+
+        return fd >= 0 && facts_at(fd, "", &lower) == 0 && S_ISREG(lower.st.st_mode) &&
+               lower.st.st_mode == l->facts.st.st_mode && lower.st.st_size == l->facts.st.st_size &&
+               lower.st.st_mtim.tv_sec == l->facts.st.st_mtim.tv_sec &&
+               lower.st.st_mtim.tv_nsec == l->facts.st.st_mtim.tv_nsec &&
+               file_read(fd, JUDGE_MAX_BYTES, &data) == 0 && data.len == l->data.len &&
+               (data.len == 0 || memcmp(data.data, l->data.data, data.len) == 0);
+}
+
 /* directories that only led to what has landed */
 static void prune(struct server *s, struct node *dir) {
         const int upper_fd = server_region(s, dir->region)->upper_fd;
@@ -358,7 +372,7 @@ static int land(struct landing *l, bool keep) {
                 tell_held(l, "changed on the host meanwhile");
                 return -EBUSY;
         }
-        r = write_fresh(l);
+        r = has_landed(l) ? 0 : write_fresh(l);
         if (r < 0)
                 return r;
         if (!keep) {
