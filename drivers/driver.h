@@ -44,8 +44,18 @@ struct exec_result {
         uint64_t max_rss_bytes;
 };
 
+/** struct seed_report - a host file or directory that was copied into the home; borrowed */
+struct seed_report {
+        const char *source, *target;
+        bool is_dir;
+        uint32_t files;
+        uint64_t bytes;
+        const char *sha256; /* hex; "" for a directory */
+};
+
 /** struct sandbox_callbacks - what dispatch() reports; all called from the supervisor's loop */
 struct sandbox_callbacks {
+        void (*seeded)(void *arg, const struct seed_report *report); /* called by start(); NULL: not wanted */
         void (*exec_started)(void *arg, uint32_t id,
                              int pty_fd); /* pty_fd: master, owned by the callee; -1 without tty */
         void (*exec_finished)(void *arg, const struct exec_result *result);

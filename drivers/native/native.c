@@ -295,7 +295,24 @@ static int wait_event(const struct sandbox *sb, struct error *err) {
         return 0;
 }
 
-static int wait_ready(struct sandbox *sb, struct error *err) {
+static void tell_seeded(const struct sandbox *sb, const struct proto_event *event) {
+        const struct native_seed *seed;
+
+        if (event->id >= sb->plan->n_seeds || !sb->callbacks->seeded)
+                return;
+        seed = &sb->plan->seeds[event->id];
+        sb->callbacks->seeded(sb->arg, &(struct seed_report){
+                                               .source = seed->source,
+                                               .target = seed->target,
+                                               .is_dir = seed->is_dir,
+                                               .files = (uint32_t) event->code,
+                                               .bytes = event->bytes,
+                                               .sha256 = event->text,
+                                       });
+}
+
+/* One step towards a sandbox that is ready. Return: 1 ready, 0 go on, -errno. */
+static int wait_step(struct sandbox *sb, struct error *err) {
         struct proto_event event;
         int fd, r;
 
@@ -308,12 +325,25 @@ static int wait_ready(struct sandbox *sb, struct error *err) {
         if (r < 0)
                 return error_set(err, r, "the sandbox's first process died while it was set up");
         if (event.type == PROTO_READY)
+                return 1;
+        if (event.type == PROTO_SEEDED) {
+                tell_seeded(sb, &event);
                 return 0;
+        }
         if (event.type != PROTO_FAILED)
                 return error_set(err, -EPROTO, "the sandbox's first process said what it cannot know yet");
         r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
         (void) error_set(err, r, "%s", event.text);
         return probe_explain(sb->plan->ctx, event.stage, r, err);
+}
+
+static int wait_ready(struct sandbox *sb, struct error *err) {
+        int r;
+
+        do
+                r = wait_step(sb, err);
+        while (r == 0);
+        return r < 0 ? r : 0;
 }
 
 /* ---- the vtable ---- */

@@ -42,6 +42,7 @@ struct proto_request {
 };
 
 enum proto_event_type {
+        PROTO_SEEDED,   /* seed number id was copied: code files, bytes, text: sha256 of a single file */
         PROTO_READY,    /* the sandbox is built, commands can come */
         PROTO_FAILED,   /* building it failed: stage, code, text; pid 1 ends */
         PROTO_STARTED,  /* a command runs; with tty: the pty's master comes along */
@@ -56,7 +57,10 @@ struct proto_event {
         int32_t code; /* failed: negative errno; finished: exit code */
         int32_t signal;
         int32_t exec_errno;
-        uint64_t max_rss_bytes;
+        union {
+                uint64_t max_rss_bytes; /* finished */
+                uint64_t bytes;         /* seeded */
+        };
         char stage[PROTO_STAGE_MAX];
         char text[PROTO_TEXT_MAX];
 };

@@ -477,10 +477,19 @@ static int stage_files(struct setup *s, struct error *err) {
                                          strerror(-r));
         }
         for (size_t i = 0; i < s->plan->n_seeds; i++) {
-                const int r = seed_copy(s->root_fd, &s->plan->seeds[i], err);
+                struct proto_event event = { .type = PROTO_SEEDED, .id = (uint32_t) i };
+                struct seed_result done;
+                int r;
 
+                r = seed_copy(s->root_fd, &s->plan->seeds[i], &done, err);
                 if (r < 0)
                         return r;
+                event.code = (int32_t) done.files;
+                event.bytes = done.bytes;
+                (void) snprintf(event.text, sizeof(event.text), "%s", done.sha256);
+                r = fdpass_send(s->sock, &event, sizeof(event), NULL, 0);
+                if (r < 0)
+                        return error_set(err, r, "tell of a seed: %s", strerror(-r));
         }
         return 0;
 }

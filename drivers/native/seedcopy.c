@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sha2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@ struct copy {
         const struct native_seed *seed;
         uint64_t bytes;
         unsigned int files;
+        SHA2_CTX hash; /* of all bytes copied */
 };
 
 static int copy_data(struct copy *c, int from, int to) {
@@ -42,6 +44,7 @@ static int copy_data(struct copy *c, int from, int to) {
                 c->bytes += (uint64_t) n;
                 if (c->bytes > PLAN_SEED_BYTES_MAX)
                         return -EFBIG;
+                SHA256Update(&c->hash, (const uint8_t *) chunk, (size_t) n);
                 r = write_all(to, chunk, (size_t) n);
                 if (r < 0)
                         return r;
@@ -125,10 +128,15 @@ static int copy_seed(int root_fd, struct copy *c) {
         return dir < 0 ? dir : copy_file(c, c->seed->fd, dir, name);
 }
 
-int seed_copy(int root_fd, const struct native_seed *seed, struct error *err) {
+int seed_copy(int root_fd, const struct native_seed *seed, struct seed_result *ret, struct error *err) {
         struct copy c = { .seed = seed };
-        const int r = copy_seed(root_fd, &c);
+        int r;
 
+        SHA256Init(&c.hash);
+        r = copy_seed(root_fd, &c);
+        *ret = (struct seed_result){ .bytes = c.bytes, .files = c.files };
+        if (r == 0 && !seed->is_dir)
+                (void) SHA256End(&c.hash, ret->sha256);
         if (r == -EFBIG || r == -E2BIG)
                 return error_set(err, r, "seed '%s' is larger than %d MiB or %d files", ESC(seed->source),
                                  PLAN_SEED_BYTES_MAX >> 20, PLAN_SEED_FILES_MAX);

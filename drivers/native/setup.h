@@ -70,5 +70,12 @@ void confine_fds(const int *keep, size_t n);
  */
 int rootmap_clones(int *ret_fd);
 
+/** struct seed_result - what was copied */
+struct seed_result {
+        uint64_t bytes;
+        unsigned int files;
+        char sha256[65]; /* of a seed that is a file, in hex; "" for a directory */
+};
+
 /** seed_copy() - copy a seed to its target below @root_fd. Return: 0, -EFBIG, -E2BIG, -errno. */
-int seed_copy(int root_fd, const struct native_seed *seed, struct error *err);
+int seed_copy(int root_fd, const struct native_seed *seed, struct seed_result *ret, struct error *err);

@@ -38,6 +38,7 @@ struct supervisor {
         uint32_t held, denied;
         uint64_t started_ns;
         struct record record;
+        json_t *seeds; /* what was copied into the home; NULL: nothing; owned */
         struct trace trace;
         bool over;
 };
@@ -50,6 +51,19 @@ static void fail(struct supervisor *s, const char *failure_code, const char *tex
         (void) snprintf(s->final.failure_code, sizeof(s->final.failure_code), "%s", failure_code);
         (void) snprintf(s->final.text, sizeof(s->final.text), "%s", text);
         s->over = true;
+}
+
+static void on_seeded(void *arg, const struct seed_report *report) {
+        struct supervisor *s = arg;
+
+        if (!s->seeds)
+                s->seeds = json_array();
+        (void) json_array_append_new(
+                s->seeds, json_pack("{s:o,s:o,s:s,s:i,s:I,s:s}", "source",
+                                    json_from_bytes(report->source, EVENT_STRING_MAX), "target",
+                                    json_from_bytes(report->target, EVENT_STRING_MAX), "kind",
+                                    report->is_dir ? "directory" : "file", "files", (int) report->files,
+                                    "bytes", (json_int_t) report->bytes, "sha256", report->sha256));
 }
 
 static void on_exec_started(void *arg, uint32_t id, int pty_fd) {
@@ -187,6 +201,7 @@ static int meanwhile(void *arg, struct error *err) {
 /* Starts the sandbox and the command in it. */
 static int start(struct supervisor *s, int stdio[3], struct error *err) {
         static const struct sandbox_callbacks callbacks = {
+                .seeded = on_seeded,
                 .exec_started = on_exec_started,
                 .exec_finished = on_exec_finished,
                 .notice = on_notice,
@@ -220,6 +235,9 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation",
                               json_object_get(s->record.state, "plan")));
         s->started_ns = clock_ns();
+        if (s->seeds)
+                events_emit(&s->record.events, "host_state_seeded",
+                            json_pack("{s:o}", "entries", TAKE_PTR(s->seeds)));
         events_emit(&s->record.events, "exec_started",
                     json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
         return record_phase(&s->record, "running", err);
@@ -272,6 +290,7 @@ int supervisor_main(const struct supervisor_args *args) {
         trace_step(&s.trace, "stop");
         finish(&s);
         record_deinit(&s.record);
+        json_decref(s.seeds);
         trace_step(&s.trace, "finish");
         return run_msg_send(args->client_fd, &s.final, -1) < 0;
 }

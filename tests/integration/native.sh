@@ -36,10 +36,13 @@ seeds() {
         ln -sf /etc/passwd "$HOME/dir/link"
         printf '#!/bin/sh\n' >"$HOME/dir/prog"
         chmod 755 "$HOME/dir/prog"
-        sandbox --seed "$HOME/dir" --seed "$HOME/dir/sub/a:$HOME/x/y" -- \
+        sandbox --events "$T/events" --seed "$HOME/dir" --seed "$HOME/dir/sub/a:$HOME/x/y" -- \
                 sh -c 'cat ~/dir/sub/a ~/x/y; [ ! -L ~/dir/link ]; test -x ~/dir/prog; echo changed >~/dir/sub/a; stat -c %a ~/x/y' >out
         eq 'one one 600' "$(tr '\n' ' ' <out | sed 's/ $//')"
         eq one "$(cat "$HOME/dir/sub/a")" 'the seed on the host'
+        grep '"type":"host_state_seeded"' "$T/events" >seeded
+        has "$(cat seeded)" '"kind":"directory","files":2,"bytes":14,"sha256":""'
+        has "$(cat seeded)" "\"kind\":\"file\",\"files\":1,\"bytes\":4,\"sha256\":\"$(sha256sum <"$HOME/dir/sub/a" | cut -c1-64)\""
 }
 
 readonly_mount() {
