@@ -129,14 +129,32 @@ static int seed_add(struct driver_plan *plan, const struct spec *spec, const str
         return 0;
 }
 
-int seeds_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
-        for (size_t i = 0; i < spec->home.n_seeds; i++) {
-                const int r = seed_add(plan, spec, &spec->home.seeds[i], err);
+/* An agent's settings, as every agent looks for them; only the operator's own, and only what is there. */
+static int add_agent_state(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        AUTO_FREE char *path = NULL;
+        struct spec_seed from = { .mode = 0600 };
+        struct stat st;
 
-                if (r < 0)
-                        return r;
-        }
-        return 0;
+        if (spec->host_state == HOST_STATE_NONE || !plan->ctx->home || region_find(plan, plan->id.home))
+                return 0;
+        if (stat(plan->ctx->home, &st) < 0 || st.st_uid != plan->ctx->uid)
+                return 0;
+        if (path_join(plan->ctx->home, ".claude.json", &path) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
+        if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > PLAN_SEED_BYTES_MAX ||
+            access(path, R_OK) < 0)
+                return 0;
+        from.from = path;
+        return seed_add(plan, spec, &from, err);
+}
+
+int seeds_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        int r;
+
+        r = add_agent_state(plan, spec, err);
+        for (size_t i = 0; r == 0 && i < spec->home.n_seeds; i++)
+                r = seed_add(plan, spec, &spec->home.seeds[i], err);
+        return r;
 }
 
 /* What was found of the operator's identity; the last value wins, as in git. */

@@ -125,8 +125,8 @@ const struct key spec_keys[] = {
           .help = "keep the run's directory at its end also when it holds no changes" },
         { SECTION_ROOT, "host_state", KEY_ENUM, AT(host_state), .words = host_state_words, .fallback = "auto",
           .flag = "host-state", .metavar = "WHICH", .trust = TRUST_WORKFLOW,
-          .help = "auto: git settings of the caller that run nothing are seeded; none: git name and e-mail "
-                  "only" },
+          .help = "auto: git settings of the caller that run nothing, and ~/.claude.json, are seeded; none: "
+                  "git name and e-mail only" },
         { SECTION_ROOT, "mounts", KEY_MOUNTS, LIST(mounts, n_mounts), .max = 256, .flag = "mount",
           .metavar = "STRING",
           .help = "a further mount: type=bind|tmpfs|cache, source=, target=, readonly, size=, joined by "

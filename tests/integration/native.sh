@@ -45,6 +45,13 @@ seeds() {
         has "$(cat seeded)" "\"kind\":\"file\",\"files\":1,\"bytes\":4,\"sha256\":\"$(sha256sum <"$HOME/dir/sub/a" | cut -c1-64)\""
 }
 
+agent_state() {
+        echo '{"a":1}' >"$HOME/.claude.json"
+        eq '{"a":1} 600' "$(sandbox -- sh -c 'echo "$(cat ~/.claude.json) $(stat -c %a ~/.claude.json)"')"
+        eq gone "$(sandbox --host-state none -- sh -c 'cat ~/.claude.json 2>/dev/null || echo gone')"
+        rm "$HOME/.claude.json"
+}
+
 readonly_mount() {
         mkdir "$T/data"
         echo x >"$T/data/f"
@@ -125,6 +132,7 @@ t 'root as another uid' another_uid_of_root
 t 'an unknown name' an_unknown_name
 t 'an entry in passwd' passwd_entry
 t 'seeds are copies' seeds
+t 'settings of an agent come along' agent_state
 t 'a read-only mount' readonly_mount
 t 'a writable mount' writable_mount
 t 'no mount point is made on the host' no_place_for_a_mount
