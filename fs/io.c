@@ -255,6 +255,7 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
                 (void) fuse_reply_lseek(req, r);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the parameters are libfuse's */
 void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
                         fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
                         int flags) {

@@ -28,7 +28,7 @@ static int make_at(int dir_fd, const char *name, const struct making *m) {
 
         if (S_ISDIR(m->mode))
                 r = mkdirat(dir_fd, name, m->mode & 07777);
-        else if (S_ISLNK(m->mode))
+        else if (S_ISLNK(m->mode) && m->target)
                 r = symlinkat(m->target, dir_fd, name);
         else
                 r = mknodat(dir_fd, name, m->mode, 0);
