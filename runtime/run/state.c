@@ -20,20 +20,30 @@
 
 enum { STATE_MAX_BYTES = 1 << 20, RUNS_MAX = 100000, ID_PREFIX_MIN = 4, TREE_DEPTH_MAX = 512 };
 
+static const char elsewhere[] = "set XDG_STATE_HOME to a directory of your own";
+
 /* Opens the directory @name below @dir_fd, made 0700 when missing; it must be the caller's own. */
 static int own_dir(int dir_fd, const char *name, const struct ctx *ctx, struct error *err) {
+        const char *path = ctx->state_dir;
         struct stat st;
         AUTO_FD int fd = -1;
 
         if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-                return error_set(err, -errno, "state directory: make '%s': %s", ESC(name), strerror(errno));
+                return error_set(err, -errno, "state directory '%s': make '%s': %s; %s", ESC(path), ESC(name),
+                                 strerror(errno), elsewhere);
         fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0 && errno == ENOTDIR)
+                return error_set(err, -ENOTDIR,
+                                 "state directory '%s': '%s' is a symbolic link or no directory; %s",
+                                 ESC(path), ESC(name), elsewhere);
         if (fd < 0 || fstat(fd, &st) < 0)
-                return error_set(err, -errno, "state directory: open '%s': %s", ESC(name), strerror(errno));
+                return error_set(err, -errno, "state directory '%s': open '%s': %s; %s", ESC(path), ESC(name),
+                                 strerror(errno), elsewhere);
         if (st.st_uid != ctx->uid || (st.st_mode & 022) != 0)
                 return error_set(err, -EPERM,
-                                 "state directory: '%s' must belong to uid %u and be writable by nobody else",
-                                 ESC(name), (unsigned int) ctx->uid);
+                                 "state directory '%s': '%s' must belong to uid %u and be writable by nobody "
+                                 "else; %s",
+                                 ESC(path), ESC(name), (unsigned int) ctx->uid, elsewhere);
         return TAKE_FD(fd);
 }
 
@@ -48,23 +58,24 @@ static int parents(const char *path, int *ret_fd, struct error *err) {
         for (const char *p = path + 1; strchr(p, '/'); p += strcspn(p, "/") + 1) {
                 char name[NAME_MAX + 1];
                 const size_t n = strcspn(p, "/");
-                int next;
+                int next, made = 0;
 
                 if (n > NAME_MAX)
                         return error_set(err, -ENAMETOOLONG, "state directory: a name in '%s' is too long",
                                          ESC(path));
                 memcpy(name, p, n);
                 name[n] = '\0';
-                if (mkdirat(fd, name, 0700) < 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
-                        return error_set(err, -errno, "state directory: make '%s': %s", ESC(path),
-                                         strerror(errno));
+                if (mkdirat(fd, name, 0700) < 0 && errno != EEXIST)
+                        made = -errno; /* it may be there all the same: a read-only file system says EROFS */
                 next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
                 if (next < 0)
                         next = openat(fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC); /* searchable is enough */
-                if (next < 0)
-                        return error_set(err, -errno,
-                                         "state directory '%s': %s; set XDG_STATE_HOME to a writable place",
-                                         ESC(path), strerror(errno));
+                if (next < 0) {
+                        const int r = errno == ENOENT && made < 0 ? made : -errno;
+
+                        return error_set(err, r, "state directory '%s': %s; %s", ESC(path), strerror(-r),
+                                         elsewhere);
+                }
                 (void) fd_close(fd);
                 fd = next;
         }
@@ -117,6 +128,15 @@ static int make_parts(struct run_dir *dir) {
         return r == 0 && flock(dir->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : r;
 }
 
+/* What was made before it failed, without a further descriptor: there may be none. */
+static void unmake_parts(const struct run_dir *dir) {
+        char upper[RUN_ID_LEN + sizeof("/upper")];
+
+        (void) snprintf(upper, sizeof(upper), "%s/upper", dir->id);
+        (void) unlinkat(dir->runs_fd, upper, AT_REMOVEDIR);
+        (void) unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR);
+}
+
 int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         uint64_t salt;
@@ -132,6 +152,8 @@ int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err
                 (void) snprintf(dir.id, sizeof(dir.id), "%012" PRIx64, salt & 0xffffffffffffU);
                 r = make_parts(&dir);
         } while (r == -EEXIST && dir.fd < 0);
+        if (r < 0)
+                unmake_parts(&dir);
         if (r < 0)
                 return error_set(err, r, "make run directory in '%s': %s", ESC(ctx->state_dir), strerror(-r));
         *ret = dir;
