@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,7 @@
 enum {
         SETUP_TIMEOUT_MS = 10000,
         FSD_END_TIMEOUT_MS = 2000,
+        PIPEFS_MAGIC = 0x50495045,
 };
 
 struct sandbox {
@@ -311,6 +313,12 @@ static void tell_seeded(const struct sandbox *sb, const struct proto_event *even
                                        });
 }
 
+/* Errors that a path brings about, not a missing right or mechanism. */
+static bool is_of_path(int r) {
+        return r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ELOOP || r == -EROFS ||
+               r == -ENAMETOOLONG;
+}
+
 /* One step towards a sandbox that is ready. Return: 1 ready, 0 go on, -errno. */
 static int wait_step(struct sandbox *sb, struct error *err) {
         struct proto_event event;
@@ -333,7 +341,12 @@ static int wait_step(struct sandbox *sb, struct error *err) {
         if (event.type != PROTO_FAILED)
                 return error_set(err, -EPROTO, "the sandbox's first process said what it cannot know yet");
         r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
+        if (r == -ENOTCONN || r == -ECONNABORTED ||
+            r == -ECONNREFUSED) /* nobody answers a mount's requests */
+                return error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
         (void) error_set(err, r, "%s", event.text);
+        if (strcmp(event.stage, "mount") == 0 && is_of_path(r))
+                return r; /* what was asked for, not what the host can do */
         return probe_explain(sb->plan->ctx, event.stage, r, err);
 }
 
@@ -390,6 +403,15 @@ static int make_block(const struct sandbox *sb, const struct exec_request *req, 
         return r;
 }
 
+/* Another user's command can open /dev/stdout only when the pipe is its own, as container engines do it. */
+static void give_pipe(const struct native_id *id, int fd) {
+        struct statfs fs;
+
+        if (id->switch_user && fstatfs(fd, &fs) == 0 && fs.f_type == PIPEFS_MAGIC &&
+            fchown(fd, id->host_uid, id->host_gid) < 0)
+                errno = 0; /* the inherited descriptor works all the same */
+}
+
 static int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
         struct proto_request msg = {
                 .op = PROTO_EXEC,
@@ -416,6 +438,7 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
         fds[n++] = block;
         for (int i = req->tty ? 2 : 0; i < 3; i++)
                 if (req->stdio[i] >= 0) {
+                        give_pipe(&sb->plan->id, req->stdio[i]);
                         msg.flags |= 1U << i;
                         fds[n++] = req->stdio[i];
                 }

@@ -3,9 +3,11 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
@@ -153,6 +155,8 @@ int region_add(struct driver_plan *plan, const struct spec *spec, const struct r
         };
         int r;
 
+        if (plan->n_regions >= PLAN_REGIONS_MAX && optional)
+                return 0; /* a PATH of hundreds of entries: the first ones count most */
         if (plan->n_regions >= PLAN_REGIONS_MAX)
                 return error_set(err, -E2BIG, "more than %d mounts and toolchains", PLAN_REGIONS_MAX);
         r = region_init(&region, plan, spec, req, err);
@@ -171,11 +175,33 @@ int region_add(struct driver_plan *plan, const struct spec *spec, const struct r
         return 0;
 }
 
+/* Whether who works may list and enter the directory @fd: the caller, or whom root becomes. */
+static int may_enter(const struct native_id *id, int fd, const struct stat *st) {
+        const mode_t bits = st->st_uid == 0   ? st->st_mode >> 6
+                            : st->st_gid == 0 ? st->st_mode >> 3
+                                              : st->st_mode;
+        int r;
+
+        if (id->host_uid == 0) /* root works without its privileges */
+                return (bits & 05) == 05 ? 0 : -EACCES;
+        if (id->switch_user) {
+                (void) setfsgid(id->host_gid);
+                (void) setfsuid(id->host_uid);
+        }
+        r = faccessat(fd, "", R_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) < 0 ? -errno : 0;
+        if (id->switch_user) {
+                (void) setfsuid(geteuid());
+                (void) setfsgid(getegid());
+        }
+        return r;
+}
+
 /* What a run needs of its workspace, with the remedy in the message. */
 static int workspace_check(const struct driver_plan *plan, const struct native_region *region,
                            struct error *err) {
         const char *path = region->pin.path;
         struct stat st;
+        int r;
 
         if (region->is_file)
                 return error_set(err, -ENOTDIR,
@@ -185,15 +211,15 @@ static int workspace_check(const struct driver_plan *plan, const struct native_r
                                  "workspace is '/': go to the project's directory or give --workspace DIR");
         if (fstat(region->pin.fd, &st) < 0)
                 return error_set(err, -errno, "workspace '%s': %s", ESC(path), strerror(errno));
-        if (plan->id.host_uid == 0 && st.st_uid != 0 && (st.st_mode & 05) != 05)
-                return error_set(err, -EACCES,
-                                 "workspace '%s' belongs to uid %u and root works without its privileges: "
-                                 "use --user %u:%u",
-                                 ESC(path), st.st_uid, st.st_uid, st.st_gid);
-        if (faccessat(region->pin.fd, "", R_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) < 0)
-                return error_set(err, -errno,
-                                 "workspace '%s' cannot be read: %s: chmod u+rx or choose another", ESC(path),
-                                 strerror(errno));
+        r = may_enter(&plan->id, region->pin.fd, &st);
+        if (r == -EACCES && plan->ctx->uid == 0 && st.st_uid != plan->id.host_uid)
+                return error_set(err, r,
+                                 "workspace '%s' belongs to uid %u and uid %u, who works without root's "
+                                 "privileges, cannot read it: use --user %u:%u or chmod",
+                                 ESC(path), st.st_uid, plan->id.host_uid, st.st_uid, st.st_gid);
+        if (r < 0)
+                return error_set(err, r, "workspace '%s' cannot be read: %s: chmod u+rx or choose another",
+                                 ESC(path), strerror(-r));
         return 0;
 }
 
