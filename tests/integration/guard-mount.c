@@ -258,7 +258,9 @@ static void remove_tree(const char *path) {
         const pid_t pid = fork();
 
         if (pid == 0) {
-                (void) execlp("rm", "rm", "-rf", "--", path, (char *) NULL);
+                /* the work may have taken rights away from directories in it */
+                (void) execlp("sh", "sh", "-c", "chmod -R u+rwX -- \"$0\" && rm -rf -- \"$0\"", path,
+                              (char *) NULL);
                 _exit(127);
         }
         if (pid > 0)
