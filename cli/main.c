@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/ctx.h"
@@ -85,5 +86,8 @@ static int flushed(int code) {
 }
 
 int main(int argc, char **argv) {
+        /* every mode that matters is given explicitly: a caller's umask must not close our own directories to
+         * us */
+        (void) umask(022);
         return flushed(dispatch(argc, argv));
 }

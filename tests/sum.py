@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints "PASSED FAILED SKIPPED" of a meson test log (testlog.json), counting each function of TAP programs.
+"""Prints "PASSED FAILED SKIPPED" of a meson test log (testlog.json), counting each function of TAP and cmocka programs.
 
 A program that was killed, timed out or failed without naming a function counts as one failure more.
 What was skipped is listed on stderr with its reason.
@@ -18,6 +18,7 @@ MAY_SKIP = {
 MUST_WORK = bool(os.environ.get("COFFERDAM_MUST_WORK"))
 
 LINE = re.compile(r"^(not )?ok\b[^#]*(?:# *(skip|todo)\b *(.*))?", re.I)
+CMOCKA = re.compile(r"^\[ *(RUN|OK|SKIPPED) *\] (\w+)$", re.M)
 GOOD, SKIPPED = {"OK", "EXPECTEDFAIL"}, {"SKIP"}
 
 
@@ -28,7 +29,17 @@ def skip(name, reason):
     return (1, 0) if failed else (0, 1)
 
 
+def count_cmocka(run, lines):
+    named = {kind: {name for k, name in lines if k == kind} for kind in ("RUN", "OK", "SKIPPED")}
+    sums = [skip(f"{run['name']}: {name}", "") for name in sorted(named["SKIPPED"])]
+    failed = len(named["RUN"] - named["OK"] - named["SKIPPED"]) + sum(f for f, _ in sums)
+    return len(named["OK"]), failed or run["result"] not in GOOD, sum(s for _, s in sums)
+
+
 def count(run):
+    cmocka = CMOCKA.findall(run.get("stdout", "") + run.get("stderr", ""))
+    if cmocka:
+        return count_cmocka(run, cmocka)
     passed = failed = skipped = 0
     for line in run.get("stdout", "").splitlines():
         found = LINE.match(line)

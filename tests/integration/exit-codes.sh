@@ -18,7 +18,7 @@ complains() {
 
 not_found() { complains 127 no-such-command sandbox -- no-such-command; }
 not_found_by_path() { complains 127 ./gone sandbox -- ./gone; }
-empty_name() { complains 127 "''" sandbox -- ''; }
+empty_name() { complains 2 command sandbox -- ''; }
 not_executable() {
         echo 'echo never' >script
         complains 126 ./script sandbox -- ./script
@@ -32,10 +32,15 @@ missing_interpreter() {
         chmod +x script
         complains 127 ./script sandbox -- ./script
 }
-no_shebang() {
-        printf 'not a program' >script
+no_shebang() { # no shell is guessed, as in a container
+        printf 'echo by the shell' >script
         chmod +x script
         complains 126 ./script sandbox -- ./script
+}
+no_format() {
+        printf '\177ELF garbage' >program
+        chmod +x program
+        complains 126 ./program sandbox -- ./program
 }
 found_by_path_of_the_sandbox() {
         mkdir bin
@@ -57,7 +62,8 @@ t 'empty command' empty_name
 t 'file that is not executable' not_executable
 t 'directory as command' a_directory
 t 'missing interpreter' missing_interpreter
-t 'executable of no known format' no_shebang
+t 'a script without an interpreter line' no_shebang
+t 'executable of no known format' no_format
 t "the command is looked up in the caller's PATH" found_by_path_of_the_sandbox
 t 'missing workspace' no_workspace
 t 'no command' no_command

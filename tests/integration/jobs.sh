@@ -28,7 +28,11 @@ git_flow() {
         git -C w fsck 2>&1 || fail 'fsck on the host'
         eq '' "$(git -C w status --porcelain)"
         eq topic "$(git -C w log -1 --format=%s topic 2>/dev/null | grep -o topic || git -C w branch --show-current)"
+        # an address on this machine is not what git would fetch from by itself: the config waits for a look
+        has "$("$C" diff --held)" w/.git/config
+        "$C" apply || fail 'apply'
         eq origin "$(git -C w config branch.main.remote)"
+        eq "$W/origin.git" "$(git -C w config remote.origin.url)"
 }
 
 npm_install() {

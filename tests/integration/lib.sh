@@ -27,24 +27,57 @@ chmod 755 "$T"
 mkdir "$T/bin" "$T/state" "$T/run" "$T/home"
 cp -L "${COFFERDAM:-$TOP/build/cofferdam}" "$T/bin/cofferdam" || exit 99
 C=$T/bin/cofferdam
+# tools of the tester's own home are not what is tested
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # a run's state and sockets stay below $T; the caller's home is one that tests may fill
 export XDG_STATE_HOME=$T/state XDG_RUNTIME_DIR=$T/run HOME=$T/home
 export GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@example.org
 export GIT_COMMITTER_NAME=t GIT_COMMITTER_EMAIL=t@example.org
 
-# live_pids PATTERN: processes that run (not zombies: pid 1 may reap late) whose command line holds PATTERN. Reads
-# /proc itself: a process that made itself undumpable hides its exe link from its own user, but not its command line.
+# look PID: sets comm, state, session and line (the command line) without a fork; false when it is gone, a zombie (pid 1
+# may reap late) or this shell
+look() {
+        local stat words
+        case $1 in "$BASHPID" | "$$") return 1 ;; esac
+        { read -r stat <"/proc/$1/stat" && mapfile -d '' -t words <"/proc/$1/cmdline"; } 2>/dev/null || return 1
+        comm=${stat#*(} comm=${comm%)*} stat=${stat##*) } line=${words[*]-}
+        # shellcheck disable=SC2086 # fields
+        set -- $stat
+        state=$1 session=$4
+        case $state in Z | X) return 1 ;; esac
+}
+
+# live_pids PATTERN: processes whose command line holds PATTERN
 live_pids() {
-        local dir pid line state
+        local dir comm state session line
         for dir in /proc/[0-9]*; do
-                pid=${dir#/proc/}
-                case $pid in "$BASHPID" | $$) continue ;; esac
-                line=$(tr '\0' ' ' 2>/dev/null <"$dir/cmdline") || continue
-                [[ $line == *"$1"* ]] || continue
-                state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "$dir/status" 2>/dev/null) || continue
-                case $state in Z | X | '') ;; *) echo "$pid" ;; esac
+                look "${dir#/proc/}" && [[ $line == *"$1"* ]] && echo "${dir#/proc/}"
+        done
+        return 0
+}
+
+# helper_pids: the processes that a run of $C forked and that have names of their own. They hide their exe link from
+# an ordinary user; their session tells whose they are: its leader is the supervisor, and without a leader they should
+# not be there, whoever left them.
+helper_pids() {
+        local dir comm state session line exe
+        for dir in /proc/[0-9]*; do
+                if ! look "${dir#/proc/}" || [[ $comm != cofferdam-* ]]; then continue; fi
+                exe=$(readlink "$dir/exe") || exe=
+                if [ -n "$exe" ]; then
+                        [[ $exe == "$C"* ]] || continue
+                elif look "$session"; then
+                        [[ $line == *"$C"* ]] || continue
+                fi
+                echo "${dir#/proc/}"
         done
 }
+
+ours() {
+        live_pids "$C"
+        helper_pids
+}
+none_of_ours() { [ -z "$(ours)" ]; }
 
 # wait_for SECONDS CMD...: until CMD succeeds
 wait_for() {
@@ -61,7 +94,7 @@ none_live() { [ -z "$(live_pids "$1")" ]; }
 clean() {
         local pid
         trap - EXIT
-        for pid in $(live_pids "$T/"); do kill -KILL "$pid" 2>/dev/null; done
+        for pid in $(live_pids "$T/") $(helper_pids); do kill -KILL "$pid" 2>/dev/null; done
         cd /
         chmod -R u+rwX "$T" 2>/dev/null
         rm -rf "$T"
@@ -124,11 +157,11 @@ t() {
                 "$@"
         ) >>"$T/out" 2>&1 </dev/null
         rc=$?
-        if ! wait_for 5 none_live "$C"; then
-                left=$(live_pids "$C" | tr '\n' ' ')
+        if ! wait_for 5 none_of_ours; then
+                left=$(ours | tr '\n' ' ')
                 [ "$rc" != 0 ] || rc=1
                 echo "FAIL: still running afterwards: $left" >>"$T/out"
-                for pid in $left; do tr '\0' ' ' <"/proc/$pid/cmdline" >>"$T/out" 2>/dev/null; echo >>"$T/out"; done
+                for pid in $left; do look "$pid" && echo "$pid: $comm: $line" >>"$T/out"; done
                 for pid in $left; do kill -KILL "$pid" 2>/dev/null; done
         fi
         report "$name" "$rc"

@@ -93,7 +93,8 @@ environment() {
 
 memory_of_init() {
         inside 'head -c 1 /proc/1/mem 2>/dev/null && echo read; head -c 1 /proc/1/maps 2>/dev/null && echo maps
-                head -c 1 /proc/1/environ 2>/dev/null; ls /proc/1/fd/ 2>/dev/null; ls /proc/1/map_files 2>/dev/null; true' >out
+                head -c 1 /proc/1/environ 2>/dev/null; ls /proc/1/map_files 2>/dev/null
+                for fd in /proc/1/fd/*; do readlink "$fd"; done; true' >out
         eq '' "$(cat out)"
 }
 

@@ -26,7 +26,7 @@ interrupt_default() { play expect:ready 'send:\x03' exit:130 -- "${run[@]}" sh -
 quit() { play expect:ready 'send:\x1c' exit:131 -- "${run[@]}" sh -c 'ulimit -c 0; echo ready; exec sleep 20'; }
 end_of_file() { play expect:ready 'send:\x04' expect:end exit:0 -- "${run[@]}" sh -c 'echo ready; cat; echo end'; }
 job_control() {
-        play 'expect:go> ' 'send:sleep 30\n' 'send:\x1a' expect:topped 'send:kill %%; wait; echo still $((20+1))\n' 'expect:still 21' \
+        play 'expect:go> ' 'send:sh -c "echo go; echo ing; exec sleep 30"\n' 'expect:go\r\ning' 'send:\x1a' expect:topped 'send:kill %%; wait; echo still $((20+1))\n' 'expect:still 21' \
                 'send:exit 5\n' exit:5 -- "${run[@]}" env PS1='go> ' bash --norc --noprofile -i
         ! grep -q 'no job control' shown || fail 'the shell has no job control'
 }

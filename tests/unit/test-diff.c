@@ -140,12 +140,12 @@ static void walk_never_follows_a_link(void **state) {
 static void walk_says_what_it_cannot_read(void **state) {
         struct layers *l = *state;
 
-        const bool root = geteuid() == 0;
+        /* root reads everything: be somebody else for a while; root without capabilities cannot and need not
+         */
+        const bool root = geteuid() == 0 && fchown(l->upper_fd, 65534, 65534) == 0;
 
-        if (root) { /* root reads everything: be somebody else for a while */
-                assert_int_equal(fchown(l->upper_fd, 65534, 65534), 0);
+        if (root)
                 assert_int_equal(seteuid(65534), 0);
-        }
         layers_add(l, "a", "x", "new");
         layers_add(l, "", "b", "new");
         assert_int_equal(fchmodat(l->upper_fd, "a", 0, 0), 0);
