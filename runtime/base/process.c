@@ -21,6 +21,8 @@ int process_start_time(pid_t pid, uint64_t *ret) {
         if (r < 0)
                 return r == -ENOENT ? -ESRCH : r;
         p = strrchr(stat.data, ')'); /* the name (field 2) may hold anything */
+        if (p && (strncmp(p, ") Z", 3) == 0 || strncmp(p, ") X", 3) == 0))
+                return -ESRCH; /* dead: whoever should wait for it is late */
         for (int field = 2; p && field < START_TIME_FIELD; field++) {
                 p = strchr(p, ' ');
                 if (p)

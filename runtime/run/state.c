@@ -263,6 +263,9 @@ static int open_for_removal(int dir_fd, const char *name) {
         char self[32];
         AUTO_FD int fd = -1;
 
+        fd = open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        if (fd >= 0)
+                return fchmod(fd, 0700) < 0 ? -errno : TAKE_FD(fd);
         fd = open_beneath(dir_fd, name, O_PATH | O_DIRECTORY, 0);
         if (fd < 0)
                 return fd;
