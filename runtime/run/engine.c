@@ -58,8 +58,8 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                      struct error *err) {
         int pair[2];
         AUTO_FD int ours = -1, theirs = -1;
+        int r, status = 0;
         pid_t pid;
-        int r;
 
         r = client_block_signals();
         if (r == 0)
@@ -78,8 +78,11 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         }
         theirs = fd_close(theirs);
         r = client_wait(pid, ours, req->stdio[0], req->stdio[1], ret, err);
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
+        if (r == -ECONNRESET && WIFSIGNALED(status))
+                return error_set(err, r, "the supervisor of the run was killed by signal %d",
+                                 WTERMSIG(status));
         return r;
 }
 

@@ -38,6 +38,8 @@ int record_phase(struct record *record, const char *phase, struct error *err) {
         int r;
 
         r = process_start_time(getpid(), &start);
+        if (r == -ESRCH) /* of ourselves */
+                return error_set(err, r, "/proc is not mounted: mount -t proc proc /proc");
         if (r < 0)
                 return error_set(err, r, "read /proc/self/stat: %s", strerror(-r));
         if (json_object_set_new(record->state, "phase", json_string(phase)) < 0 ||

@@ -34,8 +34,7 @@ int record_open(struct record *record, const json_t *spec_json, json_t *state, s
 
 /** record_phase() - replace state.json with this process as the supervisor. Return: 0 or -errno with a
  * message. */
-int record_phase(struct record *record, const char *phase, struct error *err)
-        __attribute__((warn_unused_result));
+int record_phase(struct record *record, const char *phase, struct error *err);
 
 /**
  * record_close() - the last state, synced, or no run directory at all

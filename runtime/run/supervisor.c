@@ -240,7 +240,8 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                             json_pack("{s:o}", "entries", TAKE_PTR(s->seeds)));
         events_emit(&s->record.events, "exec_started",
                     json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
-        return record_phase(&s->record, "running", err);
+        (void) record_phase(&s->record, "running", NULL); /* a full disk is no reason to end what runs */
+        return 0;
 }
 
 /* The last words: events, the final state, and the run directory, which stays only when it holds something.
@@ -272,7 +273,7 @@ int supervisor_main(const struct supervisor_args *args) {
         trace_step(&s.trace, "fork");
         r = detach_stdio(args, stdio);
         if (r < 0)
-                (void) error_set(&err, r, "standard descriptors: %s", strerror(-r));
+                (void) error_set(&err, r, "/dev/null for standard descriptors: %s", strerror(-r));
         else
                 r = start(&s, stdio, &err);
         for (int i = 0; i < 3; i++)
