@@ -19,6 +19,8 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,21 +194,50 @@ static int run(struct init *init, const struct proto_request *req, const struct 
         return 0;
 }
 
+/*
+ * A device of the host as a standard descriptor is replaced by the one in the sandbox's /dev, which is
+ * read-only there: uid 0 inside owns the host's, and fchmod(2) would reach it.
+ */
+static int own_device(int fd) {
+        static const struct {
+                unsigned int minor;
+                const char *path;
+        } devices[] = {
+                { 3, "/dev/null" },   { 5, "/dev/zero" },    { 7, "/dev/full" },
+                { 8, "/dev/random" }, { 9, "/dev/urandom" },
+        };
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISCHR(st.st_mode) || major(st.st_rdev) != 1)
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(devices); i++) {
+                AUTO_FD int own = -1;
+
+                if (minor(st.st_rdev) != devices[i].minor)
+                        continue;
+                own = open(devices[i].path, (fcntl(fd, F_GETFL) & O_ACCMODE) | O_CLOEXEC);
+                return own < 0 || dup3(own, fd, O_CLOEXEC) < 0 ? -errno : 0;
+        }
+        return -ENXIO; /* memory, the kernel's log */
+}
+
 static void on_exec(struct init *init, const struct proto_request *req, const int *fds, size_t n) {
         CLEANUP(block_free) struct block b = { 0 };
         int stdio[3] = { -1, -1, -1 };
         size_t used = 1;
-        int r;
+        int r = 0;
 
         for (int i = 0; i < 3; i++)
                 if (req->flags & (1U << i)) {
                         if (used >= n)
                                 _exit(1);
                         stdio[i] = fds[used++];
+                        r = r < 0 ? r : own_device(stdio[i]);
                 }
         if (used != n)
                 _exit(1);
-        r = block_read(req, fds[0], &b);
+        if (r == 0)
+                r = block_read(req, fds[0], &b);
         if (r == -EPROTO)
                 _exit(1);
         if (r == 0)

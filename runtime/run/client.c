@@ -55,6 +55,7 @@ struct client {
         pid_t supervisor;
         int sock, signal_fd, in_fd, out_fd;
         struct terminal terminal; /* pty_fd -1: no relay */
+        struct relay *relay;
         unsigned int interrupts;
         bool over;      /* the run: what the terminal still holds is passed on */
         bool impatient; /* and not even that is waited for */
@@ -136,10 +137,11 @@ static int on_message(struct client *c) {
 
 static int loop(struct client *c) {
         while (!c->over || (terminal_holds(&c->terminal) && !c->impatient)) {
-                struct pollfd fds[5] = { { .fd = c->over ? -1 : c->sock, .events = POLLIN },
-                                         { .fd = c->signal_fd, .events = POLLIN } };
+                struct pollfd fds[5 + RELAY_STREAMS] = { { .fd = c->over ? -1 : c->sock, .events = POLLIN },
+                                                         { .fd = c->signal_fd, .events = POLLIN } };
                 int n, r;
 
+                relay_poll(c->relay, fds + 5);
                 n = poll(fds, ARRAY_SIZE(fds), terminal_poll(&c->terminal, fds + 2));
                 if (n < 0) {
                         if (errno == EINTR)
@@ -149,6 +151,7 @@ static int loop(struct client *c) {
                 if (fds[1].revents)
                         on_signal(c);
                 terminal_dispatch(&c->terminal, fds + 2, n == 0);
+                relay_dispatch(c->relay, fds + 5);
                 r = fds[0].revents ? on_message(c) : 0;
                 if (r < 0)
                         return r;
@@ -156,14 +159,16 @@ static int loop(struct client *c) {
         return 0;
 }
 
-int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err) {
+int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay *relay, struct run_msg *ret,
+                struct error *err) {
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
         const sigset_t set = client_signals();
         struct client c = { .supervisor = supervisor,
                             .sock = sock,
                             .in_fd = in_fd,
                             .out_fd = out_fd,
-                            .terminal = TERMINAL_INIT };
+                            .terminal = TERMINAL_INIT,
+                            .relay = relay };
         AUTO_FD int signal_fd = -1;
         int r;
 
@@ -174,6 +179,7 @@ int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct run_ms
         c.signal_fd = signal_fd;
         r = loop(&c);
         terminal_deinit(&c.terminal);
+        relay_drain(relay);
         if (r < 0)
                 return error_set(err, r, "the supervisor of the run died: %s", strerror(-r));
         *ret = c.last;

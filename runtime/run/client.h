@@ -8,6 +8,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/run/message.h"
+#include "runtime/run/relay.h"
 
 /**
  * client_block_signals() - block what client_wait() reads; call it before the fork of the supervisor
@@ -22,10 +23,11 @@ int client_block_signals(void) __attribute__((warn_unused_result));
  * @sock:   to the supervisor, borrowed
  * @in_fd:  the caller's standard input for a terminal relay, -1: closed
  * @out_fd: the caller's standard output for a terminal relay
+ * @relay:  standard descriptors that are files
  * @ret:    the last message: RUN_MSG_EXIT or RUN_MSG_ERROR
  * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT are forwarded once each; SIGTSTP stops the
  * command and this process. A second SIGINT ends the run, a third kills a supervisor that does not answer.
  * Return: 0, -ECONNRESET (the supervisor died), -errno.
  */
-int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct run_msg *ret, struct error *err)
-        __attribute__((warn_unused_result));
+int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay *relay, struct run_msg *ret,
+                struct error *err) __attribute__((warn_unused_result));

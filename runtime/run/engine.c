@@ -54,8 +54,8 @@ static void command_of(const struct run_request *req, struct exec_request *ret) 
 }
 
 /* Forks the supervisor and stays until it has said its last word. */
-static int supervise(struct supervisor_args *args, const struct run_request *req, struct run_msg *ret,
-                     struct error *err) {
+static int supervise(struct supervisor_args *args, const struct run_request *req, struct relay *relay,
+                     struct run_msg *ret, struct error *err) {
         int pair[2];
         AUTO_FD int ours = -1, theirs = -1;
         int r, status = 0;
@@ -73,11 +73,13 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                 return error_set(err, -errno, "fork the supervisor: %s", strerror(errno));
         if (pid == 0) {
                 (void) fd_close(ours);
+                relay_drop_ours(relay);
                 args->client_fd = theirs;
                 _exit(supervisor_main(args));
         }
         theirs = fd_close(theirs);
-        r = client_wait(pid, ours, req->stdio[0], req->stdio[1], ret, err);
+        relay_drop_theirs(relay);
+        r = client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (r == -ECONNRESET && WIFSIGNALED(status))
@@ -90,6 +92,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
         struct exec_request command;
         struct supervisor_args args = {
                 .ctx = ctx,
@@ -104,13 +107,18 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         };
         int r;
 
+        command_of(req, &command);
+        if (!command.tty) { /* else the terminal is all that the command gets */
+                r = relay_init(&relay, command.stdio, err);
+                if (r < 0)
+                        return r;
+        }
         r = run_dir_create(ctx, &dir, err);
         if (r < 0)
                 return r;
-        command_of(req, &command);
         trace_step(trace, "run directory");
         args.trace = trace_fork(trace, "supervisor");
-        r = supervise(&args, req, ret, err);
+        r = supervise(&args, req, &relay, ret, err);
         trace_step(trace, "everything of the supervisor");
         if (r < 0 && !run_bury(&dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);

@@ -134,9 +134,55 @@ PY
         eq '' "$(find . -name .envrc)"
 }
 
+# Standard descriptors are files of the host that the caller opened for one thing: nothing else can be done with them.
+# Red without: relay_init() in execute() (runtime/run/engine.c)
+redirected() {
+        mkdir host
+        echo canary >host/in
+        echo canary >host/log
+        chmod 600 host/in host/log
+        cat >host/script <<'PY'
+import os, errno
+def quiet(f, *a):
+    try: f(*a)
+    except OSError: pass
+def again(fd, flags): os.write(os.open('/proc/self/fd/%d' % fd, flags), b'evil')
+for fd in 0, 1, 2:
+    for flags in os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC: quiet(again, fd, flags) if fd == 0 else None
+    quiet(os.fchmod, fd, 0o4755); quiet(os.ftruncate, fd, 0); quiet(os.utime, fd, (1, 1)); quiet(os.setxattr, fd, 'user.evil', b'1')
+    quiet(os.chmod, '/proc/self/fd/%d' % fd, 0o4755); quiet(os.chmod, '/dev/stdin', 0o4755)
+PY
+        mkdir work
+        cp host/script work/script.py
+        sandbox --workspace "$W/work" -- python3 script.py <host/in >>host/log 2>>host/log
+        eq canary "$(cat host/in)" 'stdin'
+        eq 600 "$(stat -c %a host/in)" 'mode of stdin'
+        eq canary "$(head -n 1 host/log)" 'stdout'
+        eq 600 "$(stat -c %a host/log)" 'mode of stdout'
+        eq '' "$(head -c 200 host/log | grep -c evil | grep -v '^0$')" 'stdout'
+        # a directory leads out as a whole
+        status 125 sandbox -- true <host
+}
+
+# uid 0 inside owns the host's /dev/null. A copy of it below a directory stands in for it here.
+# Red without: own_device() in on_exec() (drivers/native/init.c)
+devices() {
+        [ "$(id -u)" = 0 ] || skip 'devices are made by root'
+        mknod null c 1 3 2>/dev/null && : 2>/dev/null >null || skip 'no device nodes here'
+        chmod 666 null
+        sandbox -- python3 -c 'import os
+for fd in 0, 1, 2:
+    try: os.fchmod(fd, 0)
+    except OSError: pass' <null >null 2>null
+        eq 666 "$(stat -c %a null)" 'mode of the host'"'"'s device'
+        eq '' "$(sandbox -- cat <null)"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
 t 'a random sequence of calls has the results that it has on a tmpfs' model
 t 'a file opened for appending is written where it is mapped' append
 t 'a deep tree does not overflow the stack of the file server' deep
+t 'a device as a standard descriptor is the one of the sandbox' devices
+t 'a redirected file can only be read, or only be written' redirected
 finish
