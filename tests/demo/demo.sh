@@ -34,7 +34,7 @@ cat >hello.c <<'C'
 #include <stdio.h>
 
 int main(void) {
-        puts("hello from inside");
+        puts("hello from the first commit");
         return 0;
 }
 C
@@ -49,8 +49,8 @@ cat >"$place/work.sh" <<'WORK'
 try() {
         if sh -c "$1" 2>/dev/null; then echo "  done:    $2"; else echo "  refused: $2"; fi
 }
-try 'make -s && ./hello >/dev/null'                           'build the project and run it'
-try 'sed -i s/inside/everywhere/ hello.c && git commit -qam second' 'change a file and commit it'
+try 'sed -i s/first/second/ hello.c && make -s && ./hello >/dev/null' 'change the program, build and run it'
+try 'git commit -qam second'                                  'commit the change'
 try 'printf "#!/bin/sh\ntouch /tmp/cofferdam-demo-owned\n" >.git/hooks/pre-commit && chmod +x .git/hooks/pre-commit' \
         'plant a git hook that the host would run'
 try 'mkdir -p .vscode && echo {} >.vscode/tasks.json'         'write a task for the editor of the host'
@@ -75,8 +75,8 @@ sed 's/^/  /' "$place/said"
 title 'What landed on the host: the real work'
 show 'git log --oneline; ./hello'
 check 'two commits' test "$(git rev-list --count HEAD)" = 2
-check 'the program that was built inside runs outside' ./hello
-check 'the change of hello.c' grep -q everywhere hello.c
+check 'what was built inside runs outside' ./hello
+check 'it was built from the changed source' sh -c './hello | grep -q second'
 
 title 'What was written but is held until you have looked at it'
 show "$cofferdam diff"
@@ -96,7 +96,7 @@ check 'all five were refused' test "$(grep -c refused: "$place/said")" = 5
 title 'Throw away what was held (or land it, with cofferdam apply)'
 show "$cofferdam discard"
 check 'nothing is held any more' test -z "$("$cofferdam" diff 2>/dev/null)"
-check 'the working tree is clean but for nothing unexpected' test -z "$(git status --porcelain)"
+check 'the working tree is clean' test -z "$(git status --porcelain)"
 check 'git commits without running the hook' sh -c 'git commit -q --allow-empty -m third && ! test -e /tmp/cofferdam-demo-owned'
 
 printf '\n%sAll of the above was checked.%s Next: cd to a project of yours and type\n' "$bold" "$plain"
