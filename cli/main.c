@@ -27,12 +27,12 @@ const struct verb verbs[] = {
         { "discard", "throw away a run and what it holds", verb_discard },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "spec", "show or check the specification of a run", verb_spec },
-        { "help", "show this text", verb_help },
+        { "help", "show this text, or the options of a verb", verb_help },
         { "version", "show the version", verb_version },
 };
 const size_t n_verbs = ARRAY_SIZE(verbs);
 
-static const struct verb *verb_find(const char *word) {
+const struct verb *verb_find(const char *word) {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
                 word = "help";
         if (strcmp(word, "--version") == 0)
@@ -43,17 +43,33 @@ static const struct verb *verb_find(const char *word) {
         return NULL;
 }
 
-static int unknown_verb(const char *word) {
+/* what the users of container engines look for and a later version has */
+static bool is_later(const char *word) {
+        static const char *const later[] = { "start", "exec", "stop", "rm", "ps", "inspect", "logs" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(later); i++)
+                if (strcmp(word, later[i]) == 0)
+                        return true;
+        return false;
+}
+
+int verb_unknown(const char *word) {
         const char *names[ARRAY_SIZE(verbs)];
         const char *near;
 
         for (size_t i = 0; i < n_verbs; i++)
                 names[i] = verbs[i].name;
         near = suggest_name(word, names, n_verbs);
-        if (near)
+        if (word[0] == '-')
+                log_error("'%s' stands before the verb: options follow it, see 'cofferdam help'", ESC(word));
+        else if (is_later(word))
+                log_error("verb '%s': not in this version: a sandbox lives as long as its 'cofferdam run'",
+                          word);
+        else if (near)
                 log_error("unknown verb '%s': did you mean '%s'?", ESC(word), near);
         else
-                log_error("unknown verb '%s': see 'cofferdam help'", ESC(word));
+                log_error("unknown verb '%s': see 'cofferdam help'; commands are run by 'cofferdam run'",
+                          ESC(word));
         return EXIT_USAGE;
 }
 
@@ -69,7 +85,7 @@ static int dispatch(int argc, char **argv) {
         }
         verb = verb_find(argv[1]);
         if (!verb)
-                return unknown_verb(argv[1]);
+                return verb_unknown(argv[1]);
         if (cli_ctx_init(&c) < 0)
                 return EXIT_SETUP; /* not even /dev/null can be opened, so there is nobody to tell */
         code = verb->run(&c.ctx, argc - 1, argv + 1);

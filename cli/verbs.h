@@ -28,9 +28,17 @@ struct verb {
 extern const struct verb verbs[];
 extern const size_t n_verbs;
 
-/** verb_help() - what the program is for and its verbs, on stdout */
-int verb_doctor(const struct ctx *ctx, int argc, char **argv);
+/** verb_find() - the verb that @word names, also as --help, -h or --version; NULL: none */
+const struct verb *verb_find(const char *word);
+
+/** verb_unknown() - say on stderr that @word is none, with the nearest. Return: EXIT_USAGE. */
+int verb_unknown(const char *word);
+
+/** verb_help() - what the program is for and its verbs, or the options of the verb argv[1], on stdout */
 int verb_help(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_doctor() - try what a run needs of the host; EXIT_FAILED when something required is missing */
+int verb_doctor(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_run() - start a sandbox, run a command in it, tear it down; exit code of the command */
 int verb_run(const struct ctx *ctx, int argc, char **argv);

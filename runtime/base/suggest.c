@@ -33,7 +33,7 @@ static size_t distance(const char *a, size_t la, const char *b, size_t lb) {
 const char *suggest_name(const char *word, const char *const *names, size_t n) {
         const size_t len = strlen(word);
         const char *best = NULL;
-        size_t best_d = len / 3 > 2 ? len / 3 : 2;
+        size_t best_d = len <= 4 ? 1 : len / 3 > 2 ? len / 3 : 2; /* two of four letters are another word */
 
         if (len == 0 || len > WORD_MAX)
                 return NULL;

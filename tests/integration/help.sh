@@ -39,6 +39,19 @@ refuse() {
 
 no_verb() { want='cofferdam help' refuse; }
 unknown_verb_suggests() { want="'version'" refuse versoin; }
+unknown_verb_is_not_guessed() {
+        want='not in this version' refuse exec
+        want="see 'cofferdam help'" refuse make
+        want='stands before the verb' refuse --network
+}
+help_of_a_verb_is_its_own() {
+        local verb
+        for verb in $(verbs); do
+                status 0 "$C" help "$verb" >out 2>err
+                "$C" "$verb" --help | cmp - out || fail "help $verb"
+        done
+        want="'version'" refuse help versoin
+}
 unknown_verb_without_a_neighbour() { want='cofferdam help' refuse zzzzzzzz; }
 verb_with_control_bytes() {
         want='\n' refuse $'a\nb\033[31m'
@@ -57,6 +70,8 @@ for verb in $(verbs); do t "$verb --help" help_of_verb "$verb"; done
 for verb in $(verbs); do t "$verb refuses an unknown option" unknown_option "$verb"; done
 t 'no verb' no_verb
 t 'an unknown verb names the nearest' unknown_verb_suggests
+t 'an unknown verb is not guessed from little' unknown_verb_is_not_guessed
+t 'help of a verb' help_of_a_verb_is_its_own
 t 'an unknown verb without a neighbour' unknown_verb_without_a_neighbour
 t 'a verb with control bytes is escaped' verb_with_control_bytes
 t 'version' version_is_one_line
