@@ -29,6 +29,27 @@ static size_t missing_rows(const struct report *report) {
         return n;
 }
 
+/* Of the missing rows, those that were not tried: another one's remedy is theirs. */
+static size_t untried_rows(const struct report *report) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < report->n_rows; i++)
+                n += report->rows[i].required && report->rows[i].state == PROBE_MISSING &&
+                     !report->rows[i].remedy[0];
+        return n;
+}
+
+static void print_verdict(const struct report *report) {
+        const size_t failed = report_failures(report) - untried_rows(report);
+
+        if (failed == 0) {
+                printf("\nEverything that a native run requires works here.\n");
+                return;
+        }
+        printf("\n%zu required %s failed: runs in strict isolation are refused here.\n", failed,
+               failed == 1 ? "check" : "checks");
+}
+
 size_t report_failures(const struct report *report) {
         size_t n = missing_rows(report);
 
@@ -93,7 +114,6 @@ static void print_check(const struct check *check) {
 }
 
 void report_print(const struct report *report) {
-        const size_t failures = report_failures(report);
         const struct probe_row *above = NULL;
 
         for (size_t i = 0; i < report->n_rows; i++) {
@@ -105,11 +125,7 @@ void report_print(const struct report *report) {
                 printf("\n");
         for (size_t i = 0; i < report->n_checks; i++)
                 print_check(&report->checks[i]);
-        if (failures > 0)
-                printf("\n%zu required %s failed: runs in strict isolation are refused here.\n", failures,
-                       failures == 1 ? "check" : "checks");
-        else
-                printf("\nEverything that a native run requires works here.\n");
+        print_verdict(report);
 }
 
 static json_t *rows_json(const struct report *report) {

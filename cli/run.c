@@ -125,9 +125,9 @@ static void report(const struct options *o, const char *failure_code, const char
 static void remarks(const struct options *o, const struct run_msg *end, const char *command) {
         char text[ERROR_MSG_MAX];
 
-        if (end->exec_errno == ENOENT && !strchr(command, '/')) {
-                (void) snprintf(text, sizeof(text), "exec '%s': not found in PATH inside the sandbox",
-                                ESC(command));
+        if (end->exec_errno == ENOENT) {
+                (void) snprintf(text, sizeof(text), "exec '%s': not found %s the sandbox", ESC(command),
+                                strchr(command, '/') ? "inside" : "in PATH inside");
                 report(o, "", text);
         } else if (end->exec_errno) {
                 (void) snprintf(text, sizeof(text), "exec '%s': %s", ESC(command), strerror(end->exec_errno));

@@ -264,6 +264,10 @@ static bool setfcap_applies(const struct probe_host *h, int code) {
         return h->ctx->uid == 0 && code == -EPERM && prctl(PR_CAPBSET_READ, CAP_SETFCAP, 0, 0, 0) == 0;
 }
 
+static bool unmapped_applies(const struct probe_host *h, int code) {
+        return h->unmapped && code == -EPERM;
+}
+
 static bool chroot_applies(const struct probe_host *h, int code) {
         return h->chrooted && code == -EPERM;
 }
@@ -273,6 +277,8 @@ static const struct {
         bool (*applies)(const struct probe_host *, int code);
         const char *cause, *remedy;
 } causes[] = {
+        { unmapped_applies, "the caller's uid is not mapped in the user namespace it was started in",
+          "map it there, as 'unshare --map-current-user' does" },
         { limit_zero_applies, "/proc/sys/user/max_user_namespaces is 0",
           "sudo sysctl -w user.max_user_namespaces=15000" },
         { limit_applies, "a limit of an outer user namespace, or 32 levels are nested",

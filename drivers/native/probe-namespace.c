@@ -184,7 +184,7 @@ void try_uid_ranges(const struct probe_host *host, struct probe_result *ret) {
         if (host->ctx->uid == 0) {
                 r = write_range(pid);
                 if (r < 0)
-                        result_failed(ret, r, "write a range to uid_map as root");
+                        result_fact(ret, -EXDEV, "write a range to uid_map as root: %s", probe_errno_name(r));
                 else
                         result_note(ret, "root maps 65536 ids itself");
         } else {

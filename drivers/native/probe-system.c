@@ -54,6 +54,7 @@ void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
                 .no_proc = access("/proc/self/status", F_OK) < 0,
                 .selinux = probe_read_number("/sys/fs/selinux/enforce") == 1,
         };
+        ret->unmapped = probe_read_text("/proc/self/uid_map", text, sizeof(text)) == 0 && !text[0];
         ret->wsl = probe_read_text("/proc/sys/kernel/osrelease", text, sizeof(text)) == 0 &&
                    (strstr(text, "icrosoft") || strstr(text, "WSL"));
         ret->virtual_machine = file_mentions("/proc/cpuinfo", " hypervisor") ||
@@ -80,10 +81,11 @@ void try_kernel(const struct probe_host *host, struct probe_result *ret) {
 }
 
 void try_environment(const struct probe_host *host, struct probe_result *ret) {
-        result_note(ret, "%s%s, %s%s", host->container[0] ? "container: " : "no container", host->container,
+        result_note(ret, "%s, %s%s%s",
                     host->wsl               ? "WSL"
                     : host->virtual_machine ? "virtual machine"
                                             : "no virtual machine seen",
+                    host->container[0] ? "container: " : "no container", host->container,
                     host->seccomp_mode == 2 ? ", under a seccomp filter" : "");
 }
 

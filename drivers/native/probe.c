@@ -90,9 +90,9 @@ static const struct probe probes[] = {
         { "cgroup", "cgroup", false, false, 0, try_cgroup, NULL, "limits are rlimits and tmpfs sizes only",
           "systemd-run --user --scope -p Delegate=yes cofferdam ..." },
         { "docker client", "docker_client", false, true, 0, try_docker, NULL,
-          "--driver docker is not available", "sudo apt-get install docker.io" },
+          "none on native runs, the only ones of this version", "sudo apt-get install docker.io" },
         { "podman client", "podman_client", false, true, 0, try_podman, NULL,
-          "--driver podman is not available", "sudo apt-get install podman" },
+          "none on native runs, the only ones of this version", "sudo apt-get install podman" },
 };
 // clang-format on
 static_assert(ARRAY_SIZE(probes) <= PROBE_ROWS_MAX, "PROBE_ROWS_MAX is too small");
@@ -103,6 +103,8 @@ const char *probe_state_name(enum probe_state state) {
         static_assert(ARRAY_SIZE(names) == PROBE_STATE_COUNT, "names[] and enum probe_state differ");
         return names[state];
 }
+
+static const char outside[] = "start cofferdam as root of the host itself, outside of user namespaces";
 
 /* errno values that one row has an own remedy for */
 static const struct {
@@ -119,6 +121,8 @@ static const struct {
           "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER" },
         { "uid_ranges", -ENOTSUP, "start cofferdam without no_new_privs" },
         { "uid_ranges", -EPERM, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap" },
+        { "uid_ranges", -EXDEV, outside },
+        { "idmapped_mounts", -EPERM, outside },
         { "cgroup", -ENOENT, "boot with systemd.unified_cgroup_hierarchy=1" },
 };
 
@@ -269,6 +273,7 @@ int probe_explain(const struct ctx *ctx, const char *step, int code, struct erro
         bool wanted[ARRAY_SIZE(probes)] = { false };
         struct probe_row rows[PROBE_ROWS_MAX];
         char before[300]; /* what follows has to fit behind it */
+        const char *const name = probe_errno_name(code);
         size_t n;
 
         if (!err)
@@ -279,10 +284,14 @@ int probe_explain(const struct ctx *ctx, const char *step, int code, struct erro
                 (void) snprintf(before, sizeof(before), "set-up step '%s': %s", step, strerror(-code));
         select_rows(step, wanted);
         n = look_at(ctx, wanted, rows);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
+                const bool same = strstr(rows[i].evidence, name); /* the row says the failure once more */
+
                 if (rows[i].state != PROBE_OK)
-                        return error_set(err, code, "%s: %s: %s: %s; remedy: %s", before, rows[i].name,
-                                         rows[i].evidence, rows[i].effect, rows[i].remedy);
+                        return error_set(err, code, "%s%s%s: %s: %s; remedy: %s", same ? "" : before,
+                                         same ? "" : ": ", rows[i].name, rows[i].evidence, rows[i].effect,
+                                         rows[i].remedy);
+        }
         return error_set(err, code, "%s: everything it needs works when tried alone, see 'cofferdam doctor'",
                          before);
 }

@@ -40,7 +40,8 @@ size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
  * @step: name of the failed step, one of explanations[] in probe.c ("userns", "fuse", "mount", ...); any
  * other: all that a run requires is looked at
  * @code: its negative errno
- * @err:  what is already there ("open /dev/fuse") stays in front; then "row: evidence; effect; remedy"
+ * @err:  what is already there ("open /dev/fuse") stays in front, unless the row names the
+ *        same error; then "row: evidence: effect; remedy"
  * Forks, as probe_all(), which it is cheaper than. Return: @code.
  */
 int probe_explain(const struct ctx *ctx, const char *step, int code, struct error *err);

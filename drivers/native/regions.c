@@ -241,6 +241,10 @@ int workspace_add(struct driver_plan *plan, const struct spec *spec, struct erro
                 return error_set(err, -EINVAL,
                                  "workspace is '/': go to the project's directory or give --workspace DIR");
         r = region_add(plan, spec, &req, false, err);
+        if (r == -ENOENT)
+                return error_set(err, r,
+                                 "workspace '%s' does not exist: make it, or give another with --workspace",
+                                 ESC(req.source));
         if (r < 0)
                 return error_wrap(err, r, "workspace");
         r = workspace_check(plan, &plan->regions[0], err);

@@ -93,7 +93,7 @@ static int seed_open(struct native_seed *seed, const struct driver_plan *plan, c
 
         r = pin_open(path, &policy, &pin, err);
         if (r < 0)
-                return r;
+                return error_wrap(err, r, "seed");
         (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", pin.fd);
         seed->fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (seed->fd < 0 || fstat(seed->fd, &st) < 0)

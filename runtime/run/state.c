@@ -155,7 +155,8 @@ int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err
         if (r < 0)
                 unmake_parts(&dir);
         if (r < 0)
-                return error_set(err, r, "make run directory in '%s': %s", ESC(ctx->state_dir), strerror(-r));
+                return error_set(err, r, "state directory '%s': make a run: %s; %s", ESC(ctx->state_dir),
+                                 strerror(-r), elsewhere);
         *ret = dir;
         dir = (struct run_dir) RUN_DIR_INIT;
         return 0;
