@@ -1,3 +1,5 @@
+#include <errno.h>
+
 #include "runtime/base/json.h"
 #include "runtime/spec/list.h"
 #include "runtime/spec/resolve.h"
@@ -12,6 +14,17 @@ static json_t *section_object(json_t *root, enum section section) {
         return obj;
 }
 
+/* {"value": ..., "tier": ...} as member @name of @section; NULL for either is a failure before. */
+static int add_value(json_t *section, const char *name, json_t *value, const char *tier) {
+        AUTO_JSON json_t *entry = json_object();
+        AUTO_JSON json_t *owned = value;
+
+        if (!section || !entry || !owned || json_object_set(entry, "value", owned) < 0 ||
+            json_object_set_new(entry, "tier", json_string(tier)) < 0)
+                return -ENOMEM;
+        return json_object_set(section, name, entry) < 0 ? -ENOMEM : 0;
+}
+
 json_t *spec_dump(const struct spec *spec) {
         AUTO_JSON json_t *root = json_object();
 
@@ -23,10 +36,7 @@ json_t *spec_dump(const struct spec *spec) {
                         continue;
                 section = section_object(root, key->section);
                 value = key_is_list(key) ? list_json(spec, key) : value_json(spec, key);
-                if (!section || !value ||
-                    json_object_set_new(section, key->name,
-                                        json_pack("{s:o, s:s}", "value", value, "tier",
-                                                  spec_tier_name(spec->tier_of[i]))) < 0)
+                if (add_value(section, key->name, value, spec_tier_name(spec->tier_of[i])) < 0)
                         return NULL;
         }
         return TAKE_PTR(root);
