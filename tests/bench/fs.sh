@@ -12,7 +12,10 @@ command -v jq >/dev/null || { echo 'fs: needs jq' >&2; exit 1; }
 # Inputs and tools lie where a sandbox shows the host, read-only, so that both sides read them natively; and
 # smaller than the kit's defaults, which are for a machine of its own.
 export BENCH_HOME=${BENCH_HOME:-/var/cache/cofferdam-bench-$(id -un)} FS_MD=${FS_MD:-5000} FS_NM=${FS_NM:-5000} FS_DIR=${FS_DIR:-20000}
-mkdir -p "$BENCH_HOME/out" || exit 1
+mkdir -p "$BENCH_HOME/out" 2>/dev/null || {
+        echo "fs: cannot make '$BENCH_HOME': run as root, or set BENCH_HOME to a place of yours outside of /home and /tmp" >&2
+        exit 1
+}
 rm -rf "$BENCH_HOME/kit" && cp -rL "$kit" "$BENCH_HOME/kit" && chmod -R u+w "$BENCH_HOME/kit" || exit 1
 place=$(mktemp -d /var/tmp/cofferdam-bench.XXXXXX)
 trap 'rm -rf "$place"' EXIT
