@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -261,7 +260,7 @@ static bool proc_applies(const struct probe_host *h, int code) {
 
 /* Linux 5.12: who maps uid 0 must have it, or root could give files capabilities */
 static bool setfcap_applies(const struct probe_host *h, int code) {
-        return h->ctx->uid == 0 && code == -EPERM && prctl(PR_CAPBSET_READ, CAP_SETFCAP, 0, 0, 0) == 0;
+        return h->no_setfcap && h->ctx->uid == 0 && code == -EPERM;
 }
 
 static bool unmapped_applies(const struct probe_host *h, int code) {
@@ -283,8 +282,6 @@ static const struct {
           "sudo sysctl -w user.max_user_namespaces=15000" },
         { limit_applies, "a limit of an outer user namespace, or 32 levels are nested",
           "raise /proc/sys/user/max_*_namespaces outside, or nest less" },
-        { setfcap_applies, "uid 0 has no CAP_SETFCAP, without which it cannot be mapped",
-          "start cofferdam as an ordinary user, or the outer container with --cap-add SETFCAP" },
         { sysctl_applies, "/proc/sys/kernel/unprivileged_userns_clone is 0",
           "sudo sysctl -w kernel.unprivileged_userns_clone=1" },
         { apparmor_applies, "AppArmor: /proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1",
@@ -298,6 +295,8 @@ static const struct {
           "in the pod: securityContext.seccompProfile.type: Unconfined, or use --driver kubernetes" },
         { seccomp_applies, "a seccomp filter is in force (Seccomp: 2 in /proc/self/status)",
           "start cofferdam outside of the program that set the seccomp filter" },
+        { setfcap_applies, "uid 0 has no CAP_SETFCAP, without which it cannot be mapped",
+          "start cofferdam as an ordinary user, or the outer container with --cap-add SETFCAP" },
         { selinux_applies, "SELinux is enforcing",
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",

@@ -21,6 +21,7 @@ struct probe_host {
         bool no_proc;           /* /proc is not mounted */
         bool chrooted;          /* "/" is not where a mount begins */
         bool unmapped;          /* the caller's uid is none of its user namespace */
+        bool no_setfcap;        /* CAP_SETFCAP is not in the bounding set */
         bool wsl;
         bool virtual_machine;
         char container[32]; /* "docker", "podman", "kubernetes", ..., "" */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
@@ -51,6 +52,7 @@ void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
                 .apparmor_restrict =
                         probe_read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
                 .seccomp_mode = prctl(PR_GET_SECCOMP),
+                .no_setfcap = prctl(PR_CAPBSET_READ, CAP_SETFCAP, 0, 0, 0) == 0,
                 .no_proc = access("/proc/self/status", F_OK) < 0,
                 .selinux = probe_read_number("/sys/fs/selinux/enforce") == 1,
         };
