@@ -158,8 +158,8 @@ static bool is_authority(const char *s, size_t len) {
 static bool is_scp(const char *url) {
         const char *colon = strchr(url, ':'), *at;
 
-        if (!colon || strcspn(url, "/") < (size_t) (colon - url) || colon[1] == ':' || colon[1] == '-' ||
-            !colon[1])
+        if (!colon || *url == '-' || strcspn(url, "/") < (size_t) (colon - url) || colon[1] == ':' ||
+            colon[1] == '-' || !colon[1])
                 return false;
         at = memchr(url, '@', (size_t) (colon - url));
         if (at && (at == url || strspn(url, LETTERS DIGITS "._+-") < (size_t) (at - url)))

@@ -344,6 +344,20 @@ static const struct judge_row rows[] = {
         { NULL, in_refs_hooks, judge_ref },
 };
 
+/* Components below a repository of a directory in its .git/modules; 0: it is not there. */
+static size_t module_depth(const struct place *p) {
+        const bool in = p->git + 1 < p->n && strcmp(p->comps[p->git], ".git") == 0 &&
+                        strcmp(p->comps[p->git + 1], "modules") == 0;
+
+        return in ? p->n - p->git : 0;
+}
+
+bool judge_same_place(const char *from, const char *to) {
+        struct place a, b;
+
+        return place_init(&a, from) && place_init(&b, to) && module_depth(&a) == module_depth(&b);
+}
+
 bool judge_link(const char *target) {
         struct place place;
         const char *rest = target;

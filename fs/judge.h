@@ -47,6 +47,13 @@ bool judge_change(const char *root, const char *path, const char *old, size_t ol
                   size_t len, struct buf *reason);
 
 /**
+ * judge_same_place() - whether what is judged below the directory @from would be judged alike below @to
+ * A submodule's core.worktree counts the steps up to the repository. For directories with the same
+ * rules_state.
+ */
+bool judge_same_place(const char *from, const char *to);
+
+/**
  * judge_link() - whether a symlink to @target, whose name no rule holds, may land
  * A link into a git directory is held under any name: git on the host would write through it (a submodule's
  * core.worktree may name it). Return: false: held.

@@ -132,7 +132,7 @@ static int exchange(struct renaming *r) {
         if (!r->to.exists)
                 return -ENOENT;
         if (r->from.where != SPOT_LOWER || r->to.where != SPOT_LOWER || a->kind != LAYER_ABSENT ||
-            b->kind != LAYER_ABSENT || (dirs && a->state != b->state))
+            b->kind != LAYER_ABSENT || (dirs && (a->state != b->state || !tree_same_place(a, b))))
                 return -EXDEV;
         if (renameat2(a->lower, a->name, b->lower, b->name, RENAME_EXCHANGE) < 0)
                 return -errno;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/judge.h"
 #include "fs/names.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
@@ -86,6 +87,7 @@ int tree_purge_upper(const struct spot *spot) {
 struct comparing {
         struct rules *rules;
         unsigned int left; /* entries that may still be looked at */
+        bool moved;        /* what was judged by its content would be judged otherwise there */
 };
 
 static int compare(struct comparing *c, int dir_fd, rules_state from, rules_state to, unsigned int depth);
@@ -94,19 +96,22 @@ static int compare_entry(struct comparing *c, int dir_fd, const char *name, rule
                          unsigned int depth) {
         const size_t len = strlen(name);
         const rules_state a = rules_step(c->rules, from, name, len), b = rules_step(c->rules, to, name, len);
+        enum guard_do action;
         struct facts facts;
         int r;
 
-        if (a == b)
+        if (a == b && !c->moved)
                 return 1; /* and everything below */
         r = facts_at(dir_fd, name, &facts);
         if (r < 0)
                 return r;
-        if (rules_verdict(c->rules, a, facts.st.st_mode).action !=
-            rules_verdict(c->rules, b, facts.st.st_mode).action)
+        action = rules_verdict(c->rules, a, facts.st.st_mode).action;
+        if (rules_verdict(c->rules, b, facts.st.st_mode).action != action)
                 return 0;
+        /* held by another rule, or in another place: what landed under the old name may not under the new one
+         */
         if (!S_ISDIR(facts.st.st_mode))
-                return 1;
+                return action != GUARD_HOLD;
         {
                 AUTO_FD int fd = open_list(dir_fd, name);
 
@@ -132,11 +137,25 @@ static int compare(struct comparing *c, int dir_fd, rules_state from, rules_stat
         return r;
 }
 
+bool tree_same_place(const struct spot *from, const struct spot *to) {
+        AUTO_BUF struct buf a = { 0 }, b = { 0 }, x = { 0 }, y = { 0 };
+
+        if (!from->region->rules)
+                return true;
+        if (spot_path(from, &a) < 0 || spot_path(to, &b) < 0 ||
+            upper_judge_path(from->region, buf_cstr(&a), &x) < 0 ||
+            upper_judge_path(to->region, buf_cstr(&b), &y) < 0)
+                return false;
+        return judge_same_place(buf_cstr(&x), buf_cstr(&y));
+}
+
 int tree_same_rules(const struct spot *from, const struct spot *to) {
-        struct comparing c = { .rules = from->region->rules, .left = TREE_WALK_MAX };
+        struct comparing c = { .rules = from->region->rules,
+                               .left = TREE_WALK_MAX,
+                               .moved = !tree_same_place(from, to) };
         int r = 1;
 
-        if (!c.rules || from->state == to->state)
+        if (!c.rules || (from->state == to->state && !c.moved))
                 return 1;
         {
                 AUTO_FD int fd = open_list(from->lower, from->name);

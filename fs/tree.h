@@ -14,8 +14,12 @@ int tree_is_empty(const struct spot *spot) __attribute__((warn_unused_result));
  * -errno. */
 int tree_purge_upper(const struct spot *spot) __attribute__((warn_unused_result));
 
+/** tree_same_place() - whether the judge reads what is below a directory at @from as it would below @to */
+bool tree_same_place(const struct spot *from, const struct spot *to);
+
 /**
  * tree_same_rules() - whether every object below the directory at @from would have the same verdict below @to
+ * What is held by another rule there is another verdict: it may have landed by its content.
  * Looks at lower and upper, at most TREE_WALK_MAX entries. Return: 1, 0 (some differ, or too many to look
  * at), -errno.
  */

@@ -178,6 +178,30 @@ for fd in 0, 1, 2:
         eq '' "$(sandbox -- cat <null)"
 }
 
+# What landed by its content under one name is moved to a name where it means something else.
+# Red without: the last return of compare_entry() (fs/tree.c); the module's worktree without tree_same_place()
+judged_then_moved() {
+        git init -q .
+        inside <<'PY'
+def move(file, text, old, new):
+    os.makedirs(os.path.dirname(old + '/' + file), exist_ok=True)
+    open(old + '/' + file, 'w').write(text)
+    assert no(os.rename, old, new) in (errno.EXDEV, errno.ENOENT), (old, new)
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.makedirs(new, exist_ok=True)
+    for flags in 1, 2: assert libc.renameat2(-100, old.encode(), -100, new.encode(), flags) < 0, (old, new)
+move('config', 'build.rustc-wrapper = "evil"\n', 'a', '.cargo')
+move('config', 'ProxyCommand evil\n', 'b', '.ssh')
+move('deep/config', 'evil\n', 'c', '.idea')
+move('config', 'evil\n', 'd', '.git/hooks')
+move('config', '[core]\n\tworktree = ../../../../../evil\n', '.git/modules/x/y/z', '.git/modules/z')
+# a directory moves as ever where its files mean the same
+os.makedirs('e/sub'); open('e/sub/config', 'w').write('harmless\n'); os.rename('e', 'f'); os.rename('f/sub', 'g')
+PY
+        [ -f g/config ] || fail 'the harmless one did not land'
+        eq '' "$(grep -rl evil .cargo .ssh .idea .git/hooks .git/modules/z 2>/dev/null)"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
 t 'a random sequence of calls has the results that it has on a tmpfs' model
@@ -185,4 +209,5 @@ t 'a file opened for appending is written where it is mapped' append
 t 'a deep tree does not overflow the stack of the file server' deep
 t 'a device as a standard descriptor is the one of the sandbox' devices
 t 'a redirected file can only be read, or only be written' redirected
+t 'what landed by its content does not move to where it means something else' judged_then_moved
 finish

@@ -289,6 +289,7 @@ static void judge_content_knows_addresses(void **state) {
                 { "ssh://-oProxyCommand=x/a", false },
                 { "ssh://u@-oProxyCommand=x/a", false },
                 { "-oProxyCommand=x:a", false },
+                { "-Fevil@example.org:a", false },
                 { "u@-o:a", false },
                 { "@h:a", false },
                 { "h:-a", false },
@@ -635,8 +636,33 @@ static void judge_content_lands_what_git_writes(void **state) {
         assert_int_equal(r, 0);
 }
 
+static void judge_same_place_counts_modules(void **state) {
+        static const struct {
+                const char *from, *to;
+                bool same;
+        } cases[] = {
+                { "a", "b", true },
+                { "a/b", "c", true },
+                { ".git/modules/a", ".git/modules/b", true },
+                { ".git/modules/a/b", ".git/modules/a", false },
+                { ".git/modules/a", ".git/modules/b/a", false },
+                { "x/.git/modules/a", "y/z/.git/modules/a", true },
+                { ".GIT/modules/a/b", ".git/modules/a", false },
+                { ".git/modules/a", "a", false },
+                { "a.git/modules/a/b", "a.git/modules/a", true },
+                { "a//b", "a", false },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                if (judge_same_place(cases[i].from, cases[i].to) != cases[i].same)
+                        fail_msg("%s -> %s", cases[i].from, cases[i].to);
+        }
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
+                cmocka_unit_test(judge_same_place_counts_modules),
                 cmocka_unit_test(judge_applies_to_known_files),
                 cmocka_unit_test(judge_applies_only_to_held_files),
                 cmocka_unit_test(judge_content_holds_each_dangerous_key),
