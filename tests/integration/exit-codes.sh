@@ -18,7 +18,7 @@ complains() {
 
 not_found() { complains 127 no-such-command sandbox -- no-such-command; }
 not_found_by_path() { complains 127 ./gone sandbox -- ./gone; }
-empty_name() { complains 2 command sandbox -- ''; }
+empty_name() { complains 127 "''" sandbox -- ''; }
 not_executable() {
         echo 'echo never' >script
         complains 126 ./script sandbox -- ./script

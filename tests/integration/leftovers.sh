@@ -111,6 +111,63 @@ killed_early() {
         done
 }
 
+# stopped WHO: a part that does not answer holds nobody up who means it
+stopped() {
+        local rc=0
+        begin 'while :; do cat file >/dev/null; done'
+        : >file
+        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        # shellcheck disable=SC2046 # numbers
+        kill -STOP $(parts "$1")
+        sleep 0.2
+        for _ in 1 2 3; do
+                kill -INT "$client" 2>/dev/null || true
+                sleep 0.3
+        done
+        wait_for 15 not_running || fail 'the client still waits'
+        wait "$client" || rc=$?
+        [ "$rc" != 0 ] || fail 'the run looks successful'
+        nothing_left
+        no_run_left
+}
+
+# the next run and the verbs take a run whose parts were killed for dead
+dead_is_dead() {
+        begin
+        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        # shellcheck disable=SC2046 # numbers
+        kill -KILL $(parts all)
+        wait "$client" || true
+        wait_for 10 none_of_ours
+        local run
+        run=$(ls "$T/state/cofferdam/runs")
+        [ ${#run} = 12 ] || fail "runs: $run"
+        eq ok "$("$C" run -- echo ok)"
+        status 0 "$C" diff "$run"
+        status 0 "$C" discard "$run"
+        no_run_left
+}
+
+# starting, running or ending: nobody else touches it
+alive_is_not_discarded() {
+        local run
+        begin
+        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        run=$(ls "$T/state/cofferdam/runs")
+        status 1 "$C" discard "$run" 2>e
+        has "$(cat e)" alive
+        rm "$T/state/cofferdam/runs/$run/state.json" # as before it has written one
+        status 1 "$C" discard "$run" 2>e
+        has "$(cat e)" starting
+        rm e
+        kill -INT "$client"
+        sleep 0.2
+        kill -INT "$client"
+        wait "$client" || true
+        nothing_left
+        no_run_left
+}
+
 held_content_survives() {
         git init -q "$W/file"
         begin 'echo "echo pwned" >file/.git/hooks/pre-commit; : >file/written; sleep 60'
@@ -129,5 +186,8 @@ cgroups_before=$(cgroups)
 for who in client supervisor init fsd all; do t "$who is killed" killed $who; done
 t 'a command that leaves children behind' by_itself
 for who in client supervisor init fsd all; do t "$who is killed at a random moment" killed_early $who; done
+for who in supervisor init fsd; do t "$who is stopped" stopped $who; done
+t 'a run without processes is dead' dead_is_dead
+t 'a run with processes is alive' alive_is_not_discarded
 for who in client supervisor fsd; do t "what was held survives the death of $who" held_content_survives $who; done
 finish

@@ -6,6 +6,7 @@ Usage: terminal.py STEP... -- COMMAND [ARG...]
   send:TEXT     type TEXT; \\x03 and the like are understood
   size:R,C      resize
   hangup        close the terminal
+  pause:N       wait N seconds
   exit:N        the command ends with status N within 10 seconds (128+signal when killed)
 Prints what the terminal showed; exit status 1 when a step fails.
 """
@@ -62,6 +63,11 @@ class Terminal:
     def size(self, text):
         rows, columns = map(int, text.split(","))
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def pause(self, text):
+        end = time.monotonic() + float(text)
+        while time.monotonic() < end:
+            self.read(0.05)
 
     def hangup(self, _):
         os.close(self.fd)
