@@ -63,6 +63,8 @@ static const struct rule_def builtin[] = {
 
         HOLD("**/*.git/hooks/**"),
         HOLD_TYPES("**/hooks/" HOOK_NAMES, RULE_FILE | RULE_LINK),
+        /* where core.hooksPath points when a project keeps its hooks beside its files */
+        HOLD_TYPES("**/{.githooks,.git-hooks,githooks,git-hooks}/" HOOK_NAMES, RULE_FILE | RULE_LINK),
         /* only what git could read as its own and is not known to be harmless stays held; judged */
         HOLD_TYPES("**/{config,config.worktree}", RULE_FILE | RULE_LINK),
 
@@ -93,6 +95,7 @@ static const struct rule_def builtin[] = {
         HOLD("**/.fleet/**"),
         /* language servers' paths, tasks */
         HOLD("**/.zed/**"),
+        HOLD("**/.helix/**"),
         /* commands on the host when the container is built (initializeCommand) */
         HOLD("**/.devcontainer/**"),
         HOLD("**/.devcontainer.json"),
@@ -116,6 +119,10 @@ static const struct rule_def builtin[] = {
         HOLD("**/.gemini/**"),
         HOLD("**/.windsurf/**"),
         HOLD("**/{.opencode/**,opencode.json,opencode.jsonc}"),
+        HOLD("**/{.amazonq,.continue,.kiro,.qwen,.roo}/**"),
+        /* commands that run after each edit */
+        HOLD("**/.aider.conf.yml"),
+        HOLD("**/.github/hooks/**"),
 
         /* -- continuous integration: runs with the project's secrets as soon as it is pushed -- */
 
@@ -129,6 +136,8 @@ static const struct rule_def builtin[] = {
         /* installs git hooks at the next install or update */
         HOLD("**/.pre-commit-config.yaml"),
         HOLD("**/.husky/**"),
+        /* commands that hooks installed earlier run at the next commit */
+        HOLD("**/{lefthook,.lefthook,lefthook-local,.lefthook-local}.{yml,yaml,toml,json}"),
         /* registries, credentials, script-shell, yarnPath (a program) */
         HOLD("**/.npmrc"),
         HOLD("**/.yarnrc*"),

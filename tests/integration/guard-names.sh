@@ -8,7 +8,8 @@
 held='.gitmodules .envrc .vscode/tasks.json .vscode/deep/er/x .idea/workspace.xml .devcontainer/devcontainer.json
         .devcontainer.json .mcp.json .claude/settings.json .claude/settings.local.json .claude/hooks/h
         .claude/agents/a.md .claude/commands/c.md .cursor/rules .gitlab-ci.yml .github/workflows/ci.yml
-        .pre-commit-config.yaml .husky/pre-commit .npmrc .yarnrc .yarnrc.yml .cargo/config.toml .cofferdam.yaml'
+        .pre-commit-config.yaml .husky/pre-commit .npmrc .yarnrc .yarnrc.yml .cargo/config.toml .cofferdam.yaml .githooks/pre-commit
+        lefthook.yml .lefthook-local.json .helix/languages.toml .kiro/settings/mcp.json .aider.conf.yml .github/hooks/h.json'
 # below a git directory
 held_git='hooks/pre-commit hooks/deep/x config config.worktree info/attributes'
 allowed='plain.txt .vscodex .envrc2 vscode/tasks.json .github/README .claude/notes'
