@@ -202,6 +202,170 @@ PY
         eq '' "$(grep -rl evil .cargo .ssh .idea .git/hooks .git/modules/z 2>/dev/null)"
 }
 
+# A hidden file by every way to it, a protected one by every way to change it, while directories around them move.
+# Red without: GUARD_HIDE in spot_look(); GUARD_PROTECT in spot_admit() or in place_admit(); tree_same_rules()
+hidden_and_protected() {
+        mkdir secret keep empty
+        echo canary | tee secret/key >keep/file
+        tree . >"$T/before"
+        inside --hide /secret/key --protect '/keep/**' <<'PY'
+libc = ctypes.CDLL(None, use_errno=True)
+def exchange(a, b):
+    if libc.renameat2(-100, a.encode(), -100, b.encode(), 2) < 0: raise OSError(ctypes.get_errno(), a)
+os.symlink('secret', 'link'); os.symlink('secret/key', 'link2')
+def look():
+    for p in 'secret/key', 'link/key', 'link2', './secret/../secret/key', 'moved/key', 'empty/key':
+        assert no(open, p) in (errno.ENOENT, errno.ENOTDIR), p
+    for d in 'secret', 'link', 'empty': assert 'key' not in os.listdir(d)
+look()
+no(os.rename, 'secret', 'moved'); no(exchange, 'secret', 'empty'); no(os.link, 'secret/key', 'x'); no(os.rename, 'secret/key', 'x')
+no(open, 'secret/key', 'w'); no(os.rmdir, 'secret'); no(os.mkdir, 'secret/key'); no(os.unlink, 'secret/key')
+look()
+fd = os.open('keep/file', os.O_RDONLY)
+again = '/proc/self/fd/%d' % fd
+for f in (lambda p: open(p, 'r+'), lambda p: open(p, 'a'), lambda p: os.truncate(p, 0), lambda p: os.chmod(p, 0o777),
+          lambda p: os.utime(p, (1, 1)), lambda p: os.setxattr(p, 'user.evil', b'1'), lambda p: os.link(p, 'x')):
+    no(f, 'keep/file'); no(f, again)
+no(os.unlink, 'keep/file'); no(os.rename, 'keep/file', 'x'); no(os.rename, 'keep', 'x'); no(exchange, 'keep', 'empty')
+no(os.fchmod, fd, 0o777); no(open, 'keep/new', 'w'); no(os.symlink, 'x', 'keep/new'); no(os.rename, 'link', 'keep/new')
+os.unlink('link'); os.unlink('link2')
+PY
+        tree . | diff "$T/before" -
+}
+
+# One thread renames a directory and a file to and from held names, others write wherever they can.
+# Red without: place_admit() in open_node(); handle_repoint() in settle()
+raced() {
+        git init -q .
+        inside <<'PY'
+import time
+end, libc = time.time() + 6, ctypes.CDLL(None, use_errno=True)
+def quiet(f, *a):
+    try: return f(*a)
+    except OSError: return None
+def swap(a, b): libc.renameat2(-100, a.encode(), -100, b.encode(), 2)
+def mover():
+    while time.time() < end:
+        quiet(os.mkdir, 'd'); quiet(os.rename, 'd', '.vscode'); quiet(os.rename, '.vscode', 'd'); swap('d', '.vscode')
+        quiet(os.rename, 'f', '.envrc'); quiet(os.rename, '.envrc', 'f'); swap('f', '.envrc'); quiet(os.unlink, '.envrc')
+        quiet(os.rename, 'd', '.git/hooks/d'); quiet(os.rename, 'config.new', '.git/config')
+def writer(paths):
+    fds = []
+    while time.time() < end:
+        for p in paths:
+            fd = quiet(os.open, p, os.O_RDWR | os.O_CREAT, 0o755)
+            if fd is not None: fds.append(fd)
+        for fd in fds[-8:]: quiet(os.pwrite, fd, b'[core]\n\tfsmonitor = evil\n', 0)
+        while len(fds) > 12: os.close(fds.pop(0))
+workers = [threading.Thread(target=mover)] * 1 + [threading.Thread(target=writer, args=(p,)) for p in
+           (['d/tasks.json', 'f'], ['.vscode/tasks.json', 'f', '.envrc'], ['config.new', '.git/hooks/d/pre-commit', 'd/pre-commit'])]
+for w in workers: w.start()
+for w in workers: w.join()
+PY
+        eq '' "$(grep -rl evil .vscode .envrc .git/config .git/hooks 2>/dev/null)"
+        git status -s >/dev/null
+}
+
+# Set-id bits, devices and other owners never reach the host. Red without: check() in setattr() (fs/attr.c), check_mode()
+set_id() {
+        inside <<'PY'
+fd = os.open('tool', os.O_CREAT | os.O_RDWR, 0o755)
+for mode in 0o4755, 0o2755, 0o6755: no(os.chmod, 'tool', mode); no(os.fchmod, fd, mode)
+for mode in 0o4755, 0o2755: no(os.mknod, 'n%o' % mode, stat.S_IFREG | mode)
+for t in stat.S_IFCHR, stat.S_IFBLK: no(os.mknod, 'dev', t | 0o666, os.makedev(1, 3))
+no(os.chown, 'tool', 65534, 65534)
+os.mkdir('d'); no(os.chmod, 'd', 0o4755)
+try: os.close(os.open('created', os.O_CREAT | os.O_WRONLY, 0o6755))
+except OSError: pass
+PY
+        eq '' "$(find . -perm /6000 -type f -o -type b -o -type c -o ! -user "$(id -u)")"
+}
+
+# Whoever knows an abstract name reaches its socket over a network that is open, unless landlock stands between.
+# Red without: landlock_scope() in stage_confine() (drivers/native/sandbox.c)
+sockets() {
+        need_command python3
+        python3 -c 'import socket, sys, time
+a = socket.socket(socket.AF_UNIX); a.bind("\0cofferdam-canary-" + sys.argv[1]); a.listen(5)
+b = socket.socket(socket.AF_UNIX); b.bind("canary.sock"); b.listen(5)
+open("listening", "w").close(); time.sleep(60)' $$ &
+        local server=$!
+        wait_for 5 test -e listening
+        for net in none open; do
+                inside --network $net <<PY || { kill "$server"; fail "network $net"; }
+for name in '\0cofferdam-canary-$$', 'canary.sock': no(socket.socket(socket.AF_UNIX).connect, name)
+for family in 16, 17, 38, 40, 44:
+    if family != 16: no(socket.socket, family, socket.SOCK_STREAM)
+for protocol in range(1, 23): no(socket.socket, 16, socket.SOCK_RAW, protocol)
+PY
+        done
+        kill "$server"
+}
+
+# uid 0 inside is uid 0 outside. Red without: "proc/sys" in proc_masks[]; PR_SET_DUMPABLE in stage_confine()
+proc() {
+        SECRET_OF_CALLER=canary inside <<'PY'
+for path in ('sys/kernel/core_pattern', 'sys/kernel/hostname', 'sys/vm/drop_caches', 'sys/kernel/modprobe', 'sysrq-trigger',
+             'irq/default_smp_affinity', '1/mem', '1/environ', '1/uid_map', '1/clear_refs'):
+    try: fd = os.open('/proc/' + path, os.O_WRONLY)
+    except OSError: continue
+    if os.stat(fd).st_rdev != os.makedev(1, 3): no(os.write, fd, b'1\n') if path != '1/clear_refs' else None
+for name in 'environ', 'mem', 'maps', 'exe', 'root', 'cwd', 'fd/0', 'fd/3', 'auxv':
+    path = '/proc/1/' + name
+    try: data = os.readlink(path) if os.path.islink(path) else open(path, 'rb').read(4096)
+    except OSError: continue
+    raise SystemExit('%s: %r' % (path, data))
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(16, 1, 0, 0) < 0
+for root, dirs, files in os.walk('/proc'):
+    dirs[:] = [d for d in dirs if d.isdigit() and root == '/proc']
+    for f in files:
+        if f == 'environ':
+            try: assert b'canary' not in open(root + '/' + f, 'rb').read(), root
+            except OSError: pass
+PY
+}
+
+# What was held is landed on a host that has changed: a directory on the way is now a link that leads out.
+# Red without: RESOLVE_NO_SYMLINKS in open_beneath() (runtime/base/sys.c)
+applied() {
+        mkdir -p d outside/.vscode
+        inside <<'PY'
+os.makedirs('d/.vscode'); open('d/.vscode/tasks.json', 'w').write('evil')
+os.symlink('../outside', 'd/.idea'); open('.envrc', 'w').write('evil')
+PY
+        mv d gone
+        ln -s outside d
+        "$C" diff >/dev/null || true
+        "$C" apply >/dev/null 2>&1 || true
+        eq '' "$(find outside -mindepth 2)"
+        eq evil "$(cat .envrc)"
+        "$C" discard >/dev/null || true
+        [ -d outside/.vscode ] || fail 'what the link leads to was removed'
+}
+
+# The source of a bind is exchanged with another directory while the run uses it, and before each start.
+# Red without: pin.fd as .root_fd in fsd_config(), were the path opened there
+swapped() {
+        need_command python3
+        mkdir -p parent/source other/source work
+        echo real >parent/source/file
+        echo canary >other/source/file
+        python3 -c 'import ctypes, time
+libc, end = ctypes.CDLL(None), time.time() + 8
+while time.time() < end: libc.renameat2(-100, b"parent", -100, b"other", 2); time.sleep(0.002)' &
+        local racer=$!
+        for _ in 1 2 3; do
+                sandbox --workspace "$W/work" --mount "type=bind,source=$W/parent/source,target=/data" -- sh -c '
+                        first=$(cat /data/file) || exit 0
+                        for i in $(seq 300); do
+                                now=$(cat /data/file)
+                                [ "$now" = "$first" ] || { echo "changed: $first, $now"; exit 1; }
+                        done' || fail 'the source changed under the run'
+        done
+        wait "$racer"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
 t 'a random sequence of calls has the results that it has on a tmpfs' model
@@ -210,4 +374,11 @@ t 'a deep tree does not overflow the stack of the file server' deep
 t 'a device as a standard descriptor is the one of the sandbox' devices
 t 'a redirected file can only be read, or only be written' redirected
 t 'what landed by its content does not move to where it means something else' judged_then_moved
+t 'a hidden or protected file is not reached by any way round' hidden_and_protected
+t 'threads that race renames and writes land nothing in a held file' raced
+t 'no set-id bit, device or foreign owner reaches the host' set_id
+t 'no socket of the host is reached' sockets
+t 'uid 0 changes and reads nothing of the host through /proc' proc
+t 'apply does not follow a link that is new on the host' applied
+t 'a bind source that is exchanged changes nothing inside' swapped
 finish
