@@ -90,6 +90,11 @@ bool run_bury(struct run_dir *dir) {
         int fd;
 
         fd = openat(dir->upper_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT) { /* it was about to be removed */
+                const int r = run_dir_remove(dir);
+
+                return r == 0 || r == -ENOENT;
+        }
         d = fd < 0 ? NULL : fdopendir(fd);
         if (!d) {
                 (void) fd_close(fd);

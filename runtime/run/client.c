@@ -123,6 +123,9 @@ static int on_message(struct client *c) {
         int r;
 
         r = run_msg_recv(c->sock, &msg, &fd);
+        if (r ==
+            -ECONNRESET) /* it ended with a signal of ours unread: the kernel tells that before its words */
+                r = run_msg_recv(c->sock, &msg, &fd);
         if (r < 0)
                 return r;
         if (msg.type == RUN_MSG_STARTED && fd >= 0 && c->terminal.pty_fd < 0)

@@ -46,7 +46,7 @@ reader_goes_away() { eq y "$(timeout 20 "$C" run -t -- yes | head -n 1 | tr -d '
 interrupted_with_a_reader_that_sleeps() {
         local rc=0
         mkfifo pipe
-        sleep 30 <pipe &
+        sleep 30 <>pipe &
         env --default-signal=INT "$C" run -t -- yes >pipe 2>err &
         client=$!
         sleep 1

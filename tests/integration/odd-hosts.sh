@@ -47,7 +47,7 @@ state_is_a_link() {
         rm -rf "$T/elsewhere"
 }
 state_is_everybodys() {
-        mkdir -m 777 -p "$T/elsewhere/cofferdam"
+        mkdir -p "$T/elsewhere/cofferdam"
         chmod 777 "$T/elsewhere/cofferdam"
         refused XDG_STATE_HOME env XDG_STATE_HOME="$T/elsewhere" "$C" run -- true
         rm -rf "$T/elsewhere"

@@ -77,6 +77,19 @@ stop_and_continue() {
         ends 3 10
 }
 
+# a signal that comes when the command has ended changes nothing any more
+at_the_end() {
+        local i rc
+        for i in $(seq 30); do
+                "$C" run -- sh -c 'exit 7' 2>err &
+                client=$!
+                while kill -CONT "$client" 2>/dev/null; do :; done
+                rc=0
+                wait "$client" || rc=$?
+                eq 7 "$rc" "round $i: $(cat err): exit status"
+        done
+}
+
 clean_mask() {
         local line
         line=$(sandbox -- grep -E '^Sig(Blk|Ign|Pnd)' /proc/self/status)
@@ -93,5 +106,6 @@ t 'a second SIGINT kills' second_interrupt_kills
 t 'SIGTERM while starting' terminated_while_starting TERM
 t 'SIGINT while starting' terminated_while_starting INT
 t 'stopped and continued' stop_and_continue
+t 'signals while it ends' at_the_end
 t 'the command starts with nothing blocked or ignored' clean_mask
 finish
