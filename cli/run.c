@@ -179,7 +179,10 @@ static int help(void) {
 
 /* A specification that is wrong is a usage error; one that this host or build cannot do is not. */
 static int refuse_spec(const struct options *o, int r, const char *text) {
-        report(o, r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID", text);
+        const char *code = r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID";
+
+        run_refused(o->events_fd, code, text);
+        report(o, code, text);
         return r == -ENOTSUP || r == -ESTALE ? EXIT_SETUP : EXIT_USAGE;
 }
 

@@ -20,6 +20,7 @@
 #include "runtime/base/fdpass.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/client.h"
+#include "runtime/run/events.h"
 #include "runtime/run/supervisor.h"
 
 enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125 }; /* see cofferdam-run(1) */
@@ -28,6 +29,19 @@ static void refuse(struct run_msg *ret, const char *failure_code, const char *te
         *ret = (struct run_msg){ .type = RUN_MSG_ERROR, .code = EXIT_AROUND };
         (void) snprintf(ret->failure_code, sizeof(ret->failure_code), "%s", failure_code);
         (void) snprintf(ret->text, sizeof(ret->text), "%s", text);
+}
+
+void run_refused(int events_fd, const char *failure_code, const char *reason) {
+        struct events events = { .run_id = "", .file_fd = -1, .sink_fd = events_fd };
+
+        if (events_fd >= 0)
+                events_refused(&events, failure_code, reason);
+}
+
+static void refuse_plan(const struct run_request *req, struct run_msg *ret, const char *failure_code,
+                        const char *text) {
+        refuse(ret, failure_code, text);
+        run_refused(req->events_fd, failure_code, text);
 }
 
 static const char *failure_of(int r) {
@@ -148,13 +162,13 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
         int r;
 
         if (!driver) {
-                refuse(ret, "SANDBOX_DRIVER_UNAVAILABLE", err.msg);
+                refuse_plan(req, ret, "SANDBOX_DRIVER_UNAVAILABLE", err.msg);
                 return;
         }
         r = driver->plan(ctx, req->spec, &plan, &err);
         trace_step(&trace, "plan");
         if (r < 0) {
-                refuse(ret, failure_of(r), err.msg);
+                refuse_plan(req, ret, failure_of(r), err.msg);
                 if (r == -EINVAL) /* the specification, not the host */
                         ret->code = EXIT_SAID_WRONG;
                 return;

@@ -22,6 +22,12 @@ struct run_request {
 };
 
 /**
+ * run_refused() - tell the sink of --events that there will be no run
+ * @events_fd: borrowed, -1: none
+ */
+void run_refused(int events_fd, const char *failure_code, const char *reason);
+
+/**
  * run_execute() - plan, start, run, stop
  * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message
  * Forks the supervisor; blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT.

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
@@ -77,4 +78,10 @@ void events_emit(struct events *events, const char *type, json_t *data) {
         }
         put(&events->file_fd, line, EVENT_MAX_BYTES); /* our own file: a whole line in one write */
         put(&events->sink_fd, line, PIPE_BUF);
+}
+
+void events_refused(struct events *events, const char *failure_code, const char *reason) {
+        events_emit(events, "sandbox_refused",
+                    json_pack("{s:s,s:o}", "failure_code", failure_code, "reason",
+                              json_from_bytes(reason, ERROR_MSG_MAX)));
 }

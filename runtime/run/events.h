@@ -25,3 +25,6 @@ struct events {
  * A sink that fails, or takes nothing for a second, is dropped: the run does not depend on its readers.
  */
 void events_emit(struct events *events, const char *type, json_t *data);
+
+/** events_refused() - say that the run failed before or around the command. @reason: cause and remedy */
+void events_refused(struct events *events, const char *failure_code, const char *reason);

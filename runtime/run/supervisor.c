@@ -283,9 +283,7 @@ int supervisor_main(const struct supervisor_args *args) {
         else
                 loop(&s);
         if (s.final.type == RUN_MSG_ERROR)
-                events_emit(
-                        &s.record.events, "sandbox_refused",
-                        json_pack("{s:s,s:s}", "failure_code", s.final.failure_code, "reason", s.final.text));
+                events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);
         trace_step(&s.trace, "stop");

@@ -100,6 +100,14 @@ events_without_a_gap() {
         has "$(tail -n 1 "$T/events")" '"exit_code":7'
         rm -rf "$T/state/cofferdam"
 }
+events_of_a_refusal() { # without a run there is no events.jsonl, but who listens is told
+        local code
+        for args in '-w /no/such' '--driver noop' '--pids 3' '--network maybe' '--mount type=tmpfs,target=/usr/missing'; do
+                # shellcheck disable=SC2086 # words
+                code=$("$C" run --events fd:3 $args -- true 3>&1 2>/dev/null | sed -n 's/.*"sandbox_refused".*"failure_code":"\([A-Z_]*\)".*/\1/p')
+                [ -n "$code" ] || fail "no event for $args"
+        done
+}
 opened_by_name() {
         sandbox -- sh -c 'echo a >/dev/stdout; echo b >/dev/stderr; cat /dev/stdin' <<<c 2>err | cat >out
         eq 'a c' "$(xargs <out)"
@@ -134,6 +142,7 @@ t 'no input for a terminal' no_input_for_a_terminal
 for sig in HUP INT QUIT TERM USR1; do t "an ignored $sig stays ignored" ignored $sig; done
 t 'events for a reader that sleeps or is gone' sleeping_events
 t 'events are numbered without a gap' events_without_a_gap
+t 'a refusal is an event' events_of_a_refusal
 t 'standard descriptors can be opened by name' opened_by_name
 t 'many runs at once, with one name, with a new state directory' many_at_once
 finish
