@@ -8,6 +8,15 @@ demonstration() {
         has "$(tail -n 3 out)" 'All of the above was checked'
 }
 
+# what differs from run to run: commits, the place, where the program is
+steady() { sed -E 's/^( *)[0-9a-f]{7,} /\1COMMIT /; s,/[^ ]*/cofferdam-demo\.[A-Za-z0-9]+,PLACE,; s,^  /[^ ]*/cofferdam run,  COFFERDAM run,'; }
+
+readme_shows_it() {
+        awk '/^This is what `.\/dev run` prints/ { on = 1 } on && /^```$/ { n++; next } n == 1' "$TOP/README.md" | steady >want
+        "$TOP/tests/demo/demo.sh" "$C" | sed 1d | steady >out
+        diff want out || fail 'README.md shows something else'
+}
+
 # a program that only claims to do something does not pass
 demonstration_can_fail() {
         printf '#!/bin/sh\nexit 0\n' >nothing
@@ -28,6 +37,7 @@ dev_run() {
 }
 
 t 'the demonstration holds' demonstration
+t 'the README shows what it prints' readme_shows_it
 t 'the demonstration can fail' demonstration_can_fail
 t './dev run -- CMD is the command' dev_run
 finish
