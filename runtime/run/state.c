@@ -123,9 +123,12 @@ static int make_parts(struct run_dir *dir) {
                 return fd;
         if (mkdirat(fd, "upper", 0700) < 0)
                 return -errno;
+        /* until the last of client and supervisor is gone: discard must not take it before it has a state; a
+         * file system without locks has to do without */
         r = open_parts(dir);
-        /* until the last of client and supervisor is gone: discard must not take it before it has a state */
-        return r == 0 && flock(dir->fd, LOCK_EX | LOCK_NB) < 0 ? -errno : r;
+        if (r == 0)
+                (void) flock(dir->fd, LOCK_EX | LOCK_NB);
+        return r;
 }
 
 /* What was made before it failed, without a further descriptor: there may be none. */

@@ -58,6 +58,19 @@ static int open_again(int fd) {
         return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+/* There is no more input: the terminal inside says so with its end-of-file character, which only ends a line
+ * that has begun. */
+static void input_ended(struct terminal *t) {
+        struct termios modes;
+        const char end =
+                tcgetattr(t->pty_fd, &modes) == 0 && modes.c_cc[VEOF] ? (char) modes.c_cc[VEOF] : END_OF_FILE;
+
+        t->in_open = false;
+        t->up.data[0] = t->up.data[1] = end;
+        t->up.start = 0;
+        t->up.end = t->line_open ? 2 : 1;
+}
+
 void terminal_init(struct terminal *t, int in_fd, int out_fd, int pty_fd) {
         *t = (struct terminal){ .in_fd = in_fd,
                                 .out_fd = out_fd,
@@ -68,6 +81,8 @@ void terminal_init(struct terminal *t, int in_fd, int out_fd, int pty_fd) {
         (void) fcntl(pty_fd, F_SETFL, O_NONBLOCK);
         attend(t);
         terminal_resize(t);
+        if (in_fd < 0)
+                input_ended(t);
 }
 
 void terminal_suspend(struct terminal *t) {
@@ -113,7 +128,7 @@ int terminal_poll(const struct terminal *t, struct pollfd fds[3]) {
         fds[2] = (struct pollfd){ .fd = wanted ? t->pty_fd : -1, .events = wanted };
         if (t->finished && !has_data(&t->down))
                 return DRAIN_STEP_MS;
-        return pty && t->background ? BACKGROUND_STEP_MS : -1;
+        return pty && t->in_open && t->background ? BACKGROUND_STEP_MS : -1;
 }
 
 /* Reads into an empty buffer. Returns false at end of file or error. */
@@ -136,19 +151,6 @@ static bool drain(struct relay_buf *b, int fd, size_t max) {
                 return errno == EAGAIN || errno == EINTR;
         b->start += (size_t) n;
         return true;
-}
-
-/* A pipe has ended: the terminal inside says so with its end-of-file character, which only ends a line that
- * has begun. */
-static void input_ended(struct terminal *t) {
-        struct termios modes;
-        const char end =
-                tcgetattr(t->pty_fd, &modes) == 0 && modes.c_cc[VEOF] ? (char) modes.c_cc[VEOF] : END_OF_FILE;
-
-        t->in_open = false;
-        t->up.data[0] = t->up.data[1] = end;
-        t->up.start = 0;
-        t->up.end = t->line_open ? 2 : 1;
 }
 
 static void take_input(struct terminal *t) {

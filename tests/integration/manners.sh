@@ -63,7 +63,11 @@ input_ends_on_an_open_line() {
         printf abc | status 0 timeout 20 "$C" run -t -- cat >out
         has "$(cat out)" abc
 }
-no_input_for_a_terminal() { eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' | tr -d '\r')"; }
+no_input_for_a_terminal() {
+        eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' | tr -d '\r')"
+        eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' <&- | tr -d '\r')"
+        status 3 timeout 20 "$C" run -t -- sh -c 'cat; echo end; exit 3' <&- >&- 2>&-
+}
 
 # ignored SIG: what the caller ignored does not reach the command
 ignored() {
