@@ -103,7 +103,7 @@ model() {
 }
 
 # Pages of a mapping have a place, also when the file was opened for appending.
-# Red without: !fi->writepage in write_some()
+# Red with O_APPEND in what handle_flags() (fs/handle.c) returns
 append() {
         inside <<'PY'
 import fcntl
@@ -170,6 +170,7 @@ devices() {
         [ "$(id -u)" = 0 ] || skip 'devices are made by root'
         mknod null c 1 3 2>/dev/null && : 2>/dev/null >null || skip 'no device nodes here'
         chmod 666 null
+        # shellcheck disable=SC2094 # it is a device
         sandbox -- python3 -c 'import os
 for fd in 0, 1, 2:
     try: os.fchmod(fd, 0)
@@ -237,6 +238,8 @@ PY
 # Red without: place_admit() in open_node(); handle_repoint() in settle()
 raced() {
         git init -q .
+        mkdir .vscode
+        echo canary | tee .envrc >.vscode/tasks.json
         inside <<'PY'
 import time
 end, libc = time.time() + 6, ctypes.CDLL(None, use_errno=True)
@@ -327,7 +330,7 @@ PY
 }
 
 # What was held is landed on a host that has changed: a directory on the way is now a link that leads out.
-# Red without: RESOLVE_NO_SYMLINKS in open_beneath() (runtime/base/sys.c)
+# Two walls, either of which is enough: the conflict that diff_walk() finds, and RESOLVE_NO_SYMLINKS in open_beneath()
 applied() {
         mkdir -p d outside/.vscode
         inside <<'PY'
@@ -339,6 +342,8 @@ PY
         "$C" diff >/dev/null || true
         "$C" apply >/dev/null 2>&1 || true
         eq '' "$(find outside -mindepth 2)"
+        "$C" apply --force >/dev/null 2>&1 || true
+        eq '' "$(find outside -mindepth 2)" 'by force'
         eq evil "$(cat .envrc)"
         "$C" discard >/dev/null || true
         [ -d outside/.vscode ] || fail 'what the link leads to was removed'
