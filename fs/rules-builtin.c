@@ -146,8 +146,9 @@ static const struct rule_def builtin[] = {
 
         /* our own: a run must not write the next one's specification */
         HOLD("**/.cofferdam.yaml"),
-        /* files that are about to land, after review: another run must not write to them (fs/journal.h) */
-        { .path = "**/.cofferdam-apply-*", .action = GUARD_HIDE, .builtin = true },
+        /* files that are about to land, after review (fs/journal.h) or judged (fs/layer.h): another run must
+         * not write to them */
+        { .path = "**/.cofferdam-{apply,tmp}-*", .action = GUARD_HIDE, .builtin = true },
 };
 
 const struct rule_def *rules_builtin(size_t *ret_n) {

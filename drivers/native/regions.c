@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "drivers/native/parts.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/path.h"
@@ -55,9 +56,73 @@ const struct native_region *region_find(const struct driver_plan *plan, const ch
         return best;
 }
 
+/** struct strings - patterns made for a region; owned */
+struct strings {
+        char **v;
+        size_t n;
+};
+
+static void strings_deinit(struct strings *s) {
+        for (size_t i = 0; s->v && i < s->n; i++)
+                free(s->v[i]);
+        free(s->v);
+}
+
+/* Appends "/" and the first @len bytes of @path, wildcards made literal. */
+static int add_literal(struct strings *list, const char *path, size_t len) {
+        char **v = reallocarray(list->v, list->n + 1, sizeof(*v));
+        AUTO_BUF struct buf out = { 0 };
+        int r;
+
+        if (!v)
+                return -ENOMEM;
+        list->v = v;
+        r = buf_str(&out, "/");
+        for (size_t i = 0; r == 0 && i < len; i++) {
+                if (strchr("*?[]{},\\!", path[i]))
+                        r = buf_str(&out, "\\");
+                if (r == 0)
+                        r = buf_add(&out, path + i, 1);
+        }
+        if (r == 0)
+                v[list->n++] = buf_take(&out);
+        return r;
+}
+
+/* The directories that lead from the region to the source @path, if it is inside, and itself. */
+static int add_way(const struct native_region *region, const char *path, struct strings *list) {
+        AUTO_FREE char *real = path ? realpath(path, NULL) : NULL;
+        const char *rel = real ? path_below(real, region->pin.real) : NULL;
+        int r = 0;
+
+        for (size_t len = 0; rel && rel[len] && r == 0;) {
+                len += strcspn(rel + len, "/");
+                r = add_literal(list, rel, len);
+                len += rel[len] == '/';
+        }
+        return r;
+}
+
+/*
+ * A directory that another region serves for writing under rules of its own stays where it is: moved to a
+ * held name here, it could be written as such there.
+ */
+static int list_fixed(const struct native_region *region, const struct spec *spec, const struct ctx *ctx,
+                      struct strings *list) {
+        int r;
+
+        r = add_way(region, spec->workspace.source ? spec->workspace.source : ctx->cwd, list);
+        for (size_t i = 0; r == 0 && i < spec->n_mounts; i++) {
+                if (spec->mounts[i].type == MOUNT_BIND && !spec->mounts[i].readonly)
+                        r = add_way(region, spec->mounts[i].source, list);
+        }
+        return r;
+}
+
 /* All rules of a region, in the order of their strength: the last match wins. */
-static int compile_rules(const struct spec *spec, const struct region_request *req, char *const *hidden,
-                         size_t n_hidden, bool fold, struct rules **ret, struct error *err) {
+static int compile_rules(const struct spec *spec, const struct region_request *req,
+                         const struct strings *fixed, const struct strings *hidden, bool fold,
+                         struct rules **ret, struct error *err) {
         AUTO_FREE struct rule_def *defs = NULL;
         const struct rule_def *builtin = NULL;
         size_t n = 0, n_builtin = 0;
@@ -65,7 +130,8 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
 
         if (req->builtin_rules && spec->guard.defaults)
                 builtin = rules_builtin(&n_builtin);
-        defs = calloc(req->n_first + n_builtin + req->n_rules + spec->guard.n_rules + n_hidden + 1,
+        defs = calloc(req->n_first + n_builtin + req->n_rules + spec->guard.n_rules + fixed->n + hidden->n +
+                              1,
                       sizeof(*defs));
         if (!defs)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -78,8 +144,10 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         for (size_t i = 0; req->builtin_rules && i < spec->guard.n_rules; i++)
                 defs[n++] =
                         (struct rule_def){ spec->guard.rules[i].path, spec->guard.rules[i].action, false };
-        for (size_t i = 0; i < n_hidden; i++)
-                defs[n++] = (struct rule_def){ hidden[i], GUARD_HIDE, true };
+        for (size_t i = 0; i < fixed->n; i++)
+                defs[n++] = (struct rule_def){ fixed->v[i], GUARD_PROTECT, false, RULE_DIR };
+        for (size_t i = 0; i < hidden->n; i++)
+                defs[n++] = (struct rule_def){ hidden->v[i], GUARD_HIDE, true };
         if (n == 0) {
                 *ret = NULL;
                 return 0;
@@ -88,33 +156,30 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         return r == 0 && req->base ? rules_rebase(*ret, req->base) : r;
 }
 
-static void hidden_free(char **hidden, size_t n) {
-        for (size_t i = 0; hidden && i < n; i++)
-                free(hidden[i]);
-        free(hidden);
-}
-
 static int add_rules(struct driver_plan *plan, struct native_region *region, const struct pin_policy *policy,
                      const struct spec *spec, const struct region_request *req, struct error *err) {
-        char **hidden = NULL;
-        size_t n_hidden = 0;
+        CLEANUP(strings_deinit) struct strings hidden = { .n = 0 };
+        CLEANUP(strings_deinit) struct strings fixed = { .n = 0 };
         bool fold;
         int r;
 
         if (!region->is_file) {
-                r = pin_hidden(&region->pin, policy, &hidden, &n_hidden);
+                r = pin_hidden(&region->pin, policy, &hidden.v, &hidden.n);
                 if (r < 0)
                         return error_set(err, r, "hidden paths of '%s': %s", ESC(req->source), strerror(-r));
         }
-        region->rules_shared = req->role == ROLE_TOOLCHAIN && n_hidden == 0;
+        if (!region->is_file && req->builtin_rules && req->kind == REGION_DIRECT) {
+                r = list_fixed(region, spec, plan->ctx, &fixed);
+                if (r < 0)
+                        return error_set(err, r, "mounts inside of '%s': %s", ESC(req->source), strerror(-r));
+        }
+        region->rules_shared = req->role == ROLE_TOOLCHAIN && hidden.n == 0;
         if (region->rules_shared && plan->toolchain_rules) {
                 region->rules = plan->toolchain_rules;
-                free(hidden);
                 return 0;
         }
-        fold = (req->builtin_rules || n_hidden > 0) && folds_case(region->pin.fd, !region->is_file);
-        r = compile_rules(spec, req, hidden, n_hidden, fold, &region->rules, err);
-        hidden_free(hidden, n_hidden);
+        fold = (req->builtin_rules || hidden.n > 0) && folds_case(region->pin.fd, !region->is_file);
+        r = compile_rules(spec, req, &fixed, &hidden, fold, &region->rules, err);
         if (r == 0 && region->rules_shared)
                 plan->toolchain_rules = region->rules;
         return r;

@@ -371,6 +371,35 @@ while time.time() < end: libc.renameat2(-100, b"parent", -100, b"other", 2); tim
         wait "$racer"
 }
 
+# A directory of the workspace is served at another place too, where it is the root that rules start from.
+# Red without: list_fixed() in add_rules() (drivers/native/regions.c)
+twice() {
+        mkdir -p a/data
+        inside --mount "type=bind,source=$W/a/data,target=/data" <<'PY'
+libc = ctypes.CDLL(None, use_errno=True)
+no(os.rename, 'a/data', '.vscode'); no(os.rename, 'a', '.vscode'); os.mkdir('x')
+for old in 'a', 'a/data': assert libc.renameat2(-100, old.encode(), -100, b'x', 2) < 0
+open('/data/tasks.json', 'w').write('fine'); open('a/data/other', 'w').write('fine'); os.mkdir('a/data/dir')
+PY
+        eq fine "$(cat a/data/tasks.json)"
+        [ ! -e .vscode ] || fail 'it is on the host'
+}
+
+# What another run is about to land is a file with a name for a moment.
+# Red without: the last of the built-in rules (fs/rules-builtin.c)
+half_landed() {
+        git init -q .
+        echo canary | tee .git/.cofferdam-tmp-0123456789abcdef >.git/.cofferdam-apply-0123456789abcdef
+        inside <<'PY'
+for name in 'tmp', 'apply':
+    path = '.git/.cofferdam-%s-0123456789abcdef' % name
+    no(open, path); no(open, path, 'r+'); no(os.link, path, 'x'); no(os.rename, path, 'x'); no(os.unlink, path); no(os.chmod, path, 0o777)
+    no(open, path + 'x', 'w')
+assert not [n for n in os.listdir('.git') if 'cofferdam' in n]
+PY
+        eq canary "$(cat .git/.cofferdam-tmp-*)"
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
 t 'a random sequence of calls has the results that it has on a tmpfs' model
@@ -386,4 +415,6 @@ t 'no socket of the host is reached' sockets
 t 'uid 0 changes and reads nothing of the host through /proc' proc
 t 'apply does not follow a link that is new on the host' applied
 t 'a bind source that is exchanged changes nothing inside' swapped
+t 'a directory that is served twice stays under the rules of both places' twice
+t 'what another run is about to land is not there' half_landed
 finish
