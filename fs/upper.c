@@ -269,26 +269,48 @@ static bool has_conflict(const struct landing *l) {
                !layer_origin_same(&origin, &lower.st);
 }
 
-/* The bytes that were judged, in an inode that the work never had open. Return: 0 or -errno. */
-static int write_fresh(const struct landing *l) {
+/* The bytes that were judged as @temp in @dir, in an inode that the work never had open. */
+static int write_temp(const struct landing *l, int dir, const char *temp) {
         const struct timespec times[2] = { l->facts.st.st_atim, l->facts.st.st_mtim };
-        char temp[UPPER_TEMP_SIZE];
-        AUTO_FD int fd = -1;
+        AUTO_FD int fd = open_beneath(dir, temp, O_CREAT | O_EXCL | O_WRONLY, 0600);
         int r;
 
-        upper_temp_name(temp);
-        fd = open_beneath(l->lower_dir, temp, O_CREAT | O_EXCL | O_WRONLY, 0600);
         if (fd < 0)
                 return TAKE(fd, -1);
         r = write_all(fd, l->data.data, l->data.len);
         if (r == 0)
                 r = copy_xattrs(l->upper, fd);
-        if (r == 0 && (fchmod(fd, l->facts.st.st_mode & 0777) < 0 || futimens(fd, times) < 0 ||
-                       renameat(l->lower_dir, temp, l->lower_dir, l->where.name) < 0))
+        if (r == 0 && (fchmod(fd, l->facts.st.st_mode & 0777) < 0 || futimens(fd, times) < 0))
                 r = -errno;
-        if (r < 0)
-                (void) unlinkat(l->lower_dir, temp, 0);
         return r;
+}
+
+static int land_from(const struct landing *l, int dir) {
+        char temp[UPPER_TEMP_SIZE];
+        int r;
+
+        upper_temp_name(temp);
+        r = write_temp(l, dir, temp);
+        if (r == 0 && renameat(dir, temp, l->lower_dir, l->where.name) < 0)
+                r = -errno;
+        if (r < 0 && r != -EEXIST)
+                (void) unlinkat(dir, temp, 0);
+        return r;
+}
+
+/*
+ * Made in the upper where that is on the same file system: whoever is killed in between leaves nothing on the
+ * host. A directory that gives its group to files has to make them itself. Return: 0 or -errno.
+ */
+static int write_fresh(const struct landing *l) {
+        struct stat upper, lower;
+        int r = -EXDEV;
+
+        if (fstat(l->upper_dir, &upper) < 0 || fstat(l->lower_dir, &lower) < 0)
+                return -errno;
+        if (upper.st_dev == lower.st_dev && !(lower.st_mode & S_ISGID))
+                r = land_from(l, l->upper_dir);
+        return r == -EXDEV ? land_from(l, l->lower_dir) : r;
 }
 
 /* it landed when it was closed for the first time, and nothing was written since */

@@ -168,6 +168,28 @@ alive_is_not_discarded() {
         no_run_left
 }
 
+# git configs that land while who lands them is killed: git reads the old or the new one, nothing else lies there
+killed_while_landing() {
+        local i before
+        mkdir file
+        git init -q file
+        before=$(ls -A file/.git)
+        for i in $(seq 12); do
+                begin 'i=0; while :; do i=$((i+1)); git -C file config user.name "name $i"; git -C file remote add r$i https://x.org/$i; git -C file remote remove r$i; done'
+                wait_for 20 ready || fail "the command did not start: $(cat err)"
+                sleep "0.$((RANDOM % 2))$((RANDOM % 10))"
+                # shellcheck disable=SC2046 # numbers
+                kill -KILL $(parts "$1")
+                wait_for 15 not_running
+                wait "$client" || true
+                wait_for 10 none_of_ours
+                rm -f file/.git/config.lock # git's own
+                eq "$before" "$(ls -A file/.git)" 'names in .git'
+                git -C file config -l >/dev/null || fail 'git cannot read its config'
+        done
+        rm -rf file "$T/state/cofferdam"
+}
+
 held_content_survives() {
         git init -q "$W/file"
         begin 'echo "echo pwned" >file/.git/hooks/pre-commit; : >file/written; sleep 60'
@@ -187,6 +209,7 @@ for who in client supervisor init fsd all; do t "$who is killed" killed $who; do
 t 'a command that leaves children behind' by_itself
 for who in client supervisor init fsd all; do t "$who is killed at a random moment" killed_early $who; done
 for who in supervisor init fsd; do t "$who is stopped" stopped $who; done
+for who in all fsd; do t "$who is killed while git configs land" killed_while_landing $who; done
 t 'a run without processes is dead' dead_is_dead
 t 'a run with processes is alive' alive_is_not_discarded
 for who in client supervisor fsd; do t "what was held survives the death of $who" held_content_survives $who; done
