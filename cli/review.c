@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -120,8 +121,52 @@ static int list_runs(int runs_fd, struct candidate **ret, size_t *ret_n) {
         return 0;
 }
 
+static const char *workspace_of(const json_t *state) {
+        const json_t *rows = run_regions(state);
+
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i);
+                const char *role = json_string_value(json_object_get(row, "role"));
+
+                if (role && strcmp(role, "workspace") == 0)
+                        return json_string_value(json_object_get(row, "source"));
+        }
+        return NULL;
+}
+
+/* Whether the caller stands in @dir or below it, however its path is spelled. */
+static bool is_here(const struct ctx *ctx, const char *dir) {
+        struct stat want, got;
+        char path[PATH_MAX];
+
+        if (!dir || !ctx->cwd || strlen(ctx->cwd) >= sizeof(path) || stat(dir, &want) < 0)
+                return false;
+        memcpy(path, ctx->cwd, strlen(ctx->cwd) + 1);
+        for (;;) {
+                char *slash = strrchr(path, '/');
+
+                if (stat(path, &got) == 0 && got.st_dev == want.st_dev && got.st_ino == want.st_ino)
+                        return true;
+                if (!slash || !path[1])
+                        return false;
+                slash[slash == path] = '\0';
+        }
+}
+
+/* @elsewhere: a run of another directory, which nobody meant who did not name it; no state: there is none */
+static int none_here(enum review_pick pick, const struct review *elsewhere, struct error *err) {
+        const char *what = pick == REVIEW_PENDING ? "has an apply that was cut off" : "holds changes";
+        const char *dir = workspace_of(elsewhere->state);
+
+        if (!elsewhere->state)
+                return error_set(err, -ENOENT, "no run %s", what);
+        return error_set(err, -ENOENT, "no run of this directory %s; to take run %s of '%s', name it", what,
+                         elsewhere->dir.id, ESC(dir ? dir : "?"));
+}
+
 static int open_latest(const struct ctx *ctx, enum review_pick pick, struct review *ret, struct error *err) {
         AUTO_RUN_DIR struct run_dir any = RUN_DIR_INIT;
+        AUTO_REVIEW struct review elsewhere = REVIEW_INIT;
         AUTO_FREE struct candidate *list = NULL;
         size_t n = 0;
         int r;
@@ -134,14 +179,16 @@ static int open_latest(const struct ctx *ctx, enum review_pick pick, struct revi
 
                 if (open_one(ctx, list[i].id, REVIEW_CHANGED, &one, NULL) < 0 || !is_picked(&one, pick))
                         continue;
-                *ret = TAKE(one, (struct review) REVIEW_INIT);
-                return 0;
+                if (is_here(ctx, workspace_of(one.state))) {
+                        *ret = TAKE(one, (struct review) REVIEW_INIT);
+                        return 0;
+                }
+                if (!elsewhere.state)
+                        elsewhere = TAKE(one, (struct review) REVIEW_INIT);
         }
         if (r < 0 && r != -ENOENT)
                 return error_set(err, r, "read the runs in '%s': %s", ESC(ctx->state_dir), strerror(-r));
-        return error_set(err, -ENOENT,
-                         pick == REVIEW_PENDING ? "no run has an apply that was cut off"
-                                                : "no run holds changes");
+        return none_here(pick, &elsewhere, err);
 }
 
 int review_open(const struct ctx *ctx, const char *id, enum review_pick pick, struct review *ret,

@@ -30,8 +30,9 @@ struct review_region {
 };
 
 /*
- * which run to take when none is named: the latest that holds changes, or with an apply that was cut off;
- * REVIEW_DROP: as REVIEW_CHANGED, and a run that is named may have lost its state
+ * which run to take when none is named: the latest on the current directory, or one above it, that holds
+ * changes, or with an apply that was cut off; REVIEW_DROP: as REVIEW_CHANGED, and a run that is named may
+ * have lost its state
  */
 enum review_pick { REVIEW_CHANGED, REVIEW_PENDING, REVIEW_DROP };
 
@@ -48,7 +49,7 @@ bool review_words(const struct flag_set *set, int argc, char **argv, void *optio
                   int *ret_code) __attribute__((warn_unused_result));
 
 /**
- * review_open() - open the run @id (see run_dir_open()), or the latest of the kind @pick when NULL
+ * review_open() - open the run @id (see run_dir_open()), or the latest of the kind @pick here when NULL
  * @ret: caller frees with review_deinit()
  * Return: 0, -ENOENT (no such run), -EEXIST (ambiguous), -errno with a message.
  */

@@ -146,6 +146,28 @@ takes_the_latest_with_changes() {
         [ -e "$runs/ffffffffffff" ] || fail 'the wrong run is gone'
 }
 
+takes_none_of_another_directory() {
+        local what
+
+        sample 0123456789ab
+        mkdir -p "$T/elsewhere" below
+        cd "$T/elsewhere" || return
+        eq '' "$("$C" diff 2>/dev/null)"
+        for what in apply discard 'apply --continue'; do
+                # shellcheck disable=SC2086
+                status 1 "$C" $what
+        done
+        has "$("$C" discard 2>&1)" "0123456789ab of '$W', name it"
+        cd "$W/below" || return
+        has "$("$C" diff)" 'A new'
+        ln -s "$W" "$T/spelled"
+        cd "$T/spelled" || return
+        has "$("$C" diff)" 'A new'
+        cd "$T/elsewhere" || return
+        status 0 "$C" apply 0123456789ab
+        [ -e "$W/new" ] || fail 'it did not land'
+}
+
 source_was_replaced() {
         mkdir a
         W=$W/a
@@ -154,16 +176,16 @@ source_was_replaced() {
         cd ..
         mv a b
         mkdir a
-        status 1 "$C" apply 2>err
+        status 1 "$C" apply 0123 2>err
         has "$(cat err)" 'replaced'
         [ ! -e a/new ] || fail 'it landed'
-        status 1 "$C" diff >out 2>err
+        status 1 "$C" diff 0123 >out 2>err
         has "$(cat out)" 'A new'
         has "$(cat err)" 'replaced'
         rmdir a
-        status 1 "$C" apply 2>err
+        status 1 "$C" apply 0123 2>err
         mv b a
-        status 0 "$C" apply
+        status 0 "$C" apply 0123
         [ -e a/new ] || fail 'it did not land'
 }
 
@@ -312,6 +334,7 @@ t 'discard throws away' fresh discard_throws_away
 t 'discard of a run without state' fresh discard_without_state
 t 'what no region lands is never dropped' fresh never_drops_what_no_region_lands
 t 'without a name: the latest with changes' fresh takes_the_latest_with_changes
+t 'without a name: none of another directory' fresh takes_none_of_another_directory
 t 'a replaced source is not written to' fresh source_was_replaced
 t 'paths of other regions carry their target' fresh prefix_of_other_regions
 t 'hostile names' fresh hostile_names
