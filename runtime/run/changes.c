@@ -84,17 +84,21 @@ static bool is_left(int fd) {
         return false;
 }
 
+/* Whether the run directory is gone now, by us or by the supervisor before it died. */
+static bool removed(struct run_dir *dir) {
+        const int r = run_dir_remove(dir);
+
+        return r == 0 || r == -ENOENT;
+}
+
 bool run_bury(struct run_dir *dir) {
         AUTO_DIR DIR *d = NULL;
         const struct dirent *e;
         int fd;
 
         fd = openat(dir->upper_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 && errno == ENOENT) { /* it was about to be removed */
-                const int r = run_dir_remove(dir);
-
-                return r == 0 || r == -ENOENT;
-        }
+        if (fd < 0 && errno == ENOENT)
+                return removed(dir); /* somebody was about to */
         d = fd < 0 ? NULL : fdopendir(fd);
         if (!d) {
                 (void) fd_close(fd);
@@ -109,5 +113,5 @@ bool run_bury(struct run_dir *dir) {
                 if (upper < 0 || !is_left(upper) || !is_empty(upper))
                         return false;
         }
-        return run_dir_remove(dir) == 0;
+        return removed(dir);
 }

@@ -59,6 +59,8 @@ terminated_while_starting() {
         for i in $(seq 20); do
                 env --default-signal=INT,QUIT "$C" run -- sleep 60 >/dev/null 2>&1 &
                 client=$!
+                # not before env(1) has become the program: what it ignores is lost
+                wait_for 10 is_started
                 sleep "0.00$((i % 10))"
                 kill -"$1" "$client"
                 rc=0
@@ -67,6 +69,7 @@ terminated_while_starting() {
                 [ "$rc" -gt 128 ] || fail "round $i: exit status $rc"
         done
 }
+is_started() { [ "$(cat "/proc/$client/comm")" = cofferdam ]; }
 not_running() { ! kill -0 "$client" 2>/dev/null; }
 
 stop_and_continue() {

@@ -1,12 +1,16 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -15,9 +19,11 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/process.h"
+#include "runtime/run/changes.h"
 #include "runtime/run/events.h"
 #include "runtime/run/message.h"
 #include "runtime/run/state.h"
+#include "runtime/run/terminal.h"
 
 struct fixture {
         char dir[64];
@@ -117,6 +123,102 @@ static void run_dir_create_refuses_foreign_places(void **state) {
         assert_int_equal(rmdir(target), 0);
 }
 
+static void run_dir_is_locked_while_it_lives(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT, other = RUN_DIR_INIT;
+        struct error err = { 0 };
+
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), 0);
+        assert_int_equal(run_dir_open(&f->ctx, dir.id, &other, &err), 0);
+        assert_int_equal(flock(other.fd, LOCK_EX | LOCK_NB), -1);
+        assert_int_equal(errno, EWOULDBLOCK);
+        run_dir_deinit(&dir);
+        assert_int_equal(flock(other.fd, LOCK_EX | LOCK_NB), 0);
+        assert_int_equal(run_dir_remove(&other), 0);
+}
+
+static void run_bury_keeps_what_holds_something(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        struct error err = { 0 };
+        struct stat st;
+
+        assert_int_equal(run_dir_create(&f->ctx, &dir, &err), 0);
+        assert_int_equal(mkdirat(dir.upper_fd, "0", 0700), 0);
+        assert_int_equal(mkdirat(dir.upper_fd, "1", 0700), 0);
+        assert_int_equal(file_replace_at(dir.upper_fd, "1/held", "x", 1, 0600, false), 0);
+        assert_false(run_bury(&dir));
+        assert_int_equal(fstatat(dir.upper_fd, "1/held", &st, 0), 0);
+        assert_int_equal(unlinkat(dir.upper_fd, "1/held", 0), 0);
+        assert_true(run_bury(&dir));
+        assert_int_equal(fstatat(dir.runs_fd, dir.id, &st, 0), -1);
+        assert_true(run_bury(&dir)); /* the supervisor had removed it already */
+}
+
+static void a_zombie_has_no_start_time(void **state) {
+        const pid_t pid = fork();
+        uint64_t start = 0;
+        siginfo_t info;
+
+        (void) state;
+        if (pid == 0)
+                _exit(0);
+        assert_true(pid > 0);
+        assert_int_equal(waitid(P_PID, (id_t) pid, &info, WEXITED | WNOWAIT), 0);
+        assert_int_equal(process_start_time(pid, &start), -ESRCH);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* What the relay gives to the sandbox's side when the input is @text and then ends. */
+static void relay_input(const char *text, char *ret, size_t size) {
+        struct terminal *t = calloc(1, sizeof(*t));
+        int in[2], pty[2];
+        ssize_t n;
+
+        assert_non_null(t);
+        assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pty), 0);
+        assert_int_equal(write(in[1], text, strlen(text)), (ssize_t) strlen(text));
+        assert_int_equal(close(in[1]), 0);
+        terminal_init(t, in[0], -1, pty[0]);
+        for (int i = 0; i < 8; i++) {
+                struct pollfd fds[3];
+
+                (void) terminal_poll(t, fds);
+                terminal_dispatch(t, fds, poll(fds, 3, 50) == 0);
+        }
+        n = recv(pty[1], ret, size - 1, MSG_DONTWAIT);
+        ret[n > 0 ? n : 0] = '\0';
+        /* the command's last words come out although nobody reads them, then its end */
+        assert_true(terminal_holds(t));
+        assert_int_equal(close(pty[1]), 0);
+        terminal_finish(t);
+        for (int i = 0; i < 4 && terminal_holds(t); i++) {
+                struct pollfd fds[3];
+
+                (void) terminal_poll(t, fds);
+                terminal_dispatch(t, fds, poll(fds, 3, 50) == 0);
+        }
+        assert_false(terminal_holds(t));
+        terminal_deinit(t);
+        assert_int_equal(close(in[0]), 0);
+        free(t);
+}
+
+static void terminal_says_that_the_input_ended(void **state) {
+        static const struct {
+                const char *text, *want;
+        } cases[] = { { "", "\4" }, { "line\n", "line\n\4" }, { "open", "open\4\4" } };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char got[64];
+
+                relay_input(cases[i].text, got, sizeof(got));
+                assert_string_equal(got, cases[i].want);
+        }
+}
+
 static void run_is_alive_wants_pid_and_start_time(void **state) {
         uint64_t start = 0;
 
@@ -198,6 +300,10 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(run_dir_open_finds_by_id_prefix_name_and_age, setup,
                                                 teardown),
                 cmocka_unit_test_setup_teardown(run_dir_create_refuses_foreign_places, setup, teardown),
+                cmocka_unit_test_setup_teardown(run_dir_is_locked_while_it_lives, setup, teardown),
+                cmocka_unit_test_setup_teardown(run_bury_keeps_what_holds_something, setup, teardown),
+                cmocka_unit_test(a_zombie_has_no_start_time),
+                cmocka_unit_test(terminal_says_that_the_input_ended),
                 cmocka_unit_test(run_is_alive_wants_pid_and_start_time),
                 cmocka_unit_test(run_msg_recv_checks_what_arrives),
                 cmocka_unit_test(events_emit_numbers_and_bounds_lines),
