@@ -2,7 +2,7 @@
 """Prints "PASSED FAILED SKIPPED" of a meson test log (testlog.json), counting each function of TAP and cmocka programs.
 
 A program that was killed, timed out or failed without naming a function counts as one failure more.
-What was skipped is listed on stderr with its reason.
+What failed in a TAP program, which meson does not show, and what was skipped is listed on stderr with its reason.
 With COFFERDAM_MUST_WORK=1 a skip counts as failed, except for the reasons of MAY_SKIP and what the other half of a
 script that runs as root and as a user tries.
 """
@@ -40,12 +40,22 @@ def count_cmocka(run, lines):
     return len(named["OK"]), failed or run["result"] not in GOOD, sum(s for _, s in sums)
 
 
+def failure(program, lines):
+    """what a test says of its failure: the line and the comments behind it"""
+    print(f"   FAILED: {program}: {lines[0]}", file=sys.stderr)
+    for line in lines[1:]:
+        if not line.startswith("#"):
+            break
+        print(f"      {line}", file=sys.stderr)
+
+
 def count(run):
     cmocka = CMOCKA.findall(run.get("stdout", "") + run.get("stderr", ""))
     if cmocka:
         return count_cmocka(run, cmocka)
     passed = failed = skipped = 0
-    for line in run.get("stdout", "").splitlines():
+    lines = run.get("stdout", "").splitlines()
+    for i, line in enumerate(lines):
         found = LINE.match(line)
         if not found:
             continue
@@ -53,6 +63,7 @@ def count(run):
             more = skip(run["name"], f"{line.split(' # ')[0]}: ", found[3])
             failed, skipped = failed + more[0], skipped + more[1]
         elif found[1]:
+            failure(run["name"], lines[i:])
             failed += 1
         else:
             passed += 1

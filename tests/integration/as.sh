@@ -9,7 +9,8 @@ role=${1?} script=${2?}
 script=tests/integration/$(basename "$script" .sh).sh
 shift 2
 : "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
-vars=(COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
+# nohup and some CI runners ignore signals, which a shell cannot undo
+vars=(--default-signal COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
 paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS")
 
 skip_all() {
@@ -44,8 +45,8 @@ user:0)
         id cofftest >/dev/null 2>&1 || skip_all "no user 'cofftest': ./dev test makes it"
         stage
         cd /
-        setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i HOME=/home/cofftest \
-                USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin "${vars[@]}" \
+        setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i "${vars[@]}" \
+                HOME=/home/cofftest USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin \
                 COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" \
                 COFFERDAM_HELPERS="$stage/helpers" "$stage/top/$script" "$@"
         ;;

@@ -167,7 +167,7 @@ PY
 # uid 0 inside owns the host's /dev/null. A copy of it below a directory stands in for it here.
 # Red without: own_device() in on_exec() (drivers/native/init.c)
 devices() {
-        [ "$(id -u)" = 0 ] || skip 'devices are made by root'
+        [ "$(id -u)" = 0 ] || skip 'only root makes devices'
         mknod null c 1 3 2>/dev/null && : 2>/dev/null >null || skip 'no device nodes here'
         chmod 666 null
         # shellcheck disable=SC2094 # it is a device

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 own_build() {
-        tar -C "$TOP" --exclude='./build*' --exclude=./.git -cf - . | tar -xf -
+        tar -C "$TOP" --exclude='./build*' --exclude=./.git -cf - . | tar --no-same-owner -xf -
         sandbox -- sh -c 'meson setup b >log 2>&1 && ninja -C b -j2 >>log 2>&1 && meson test -C b --suite unit >>log 2>&1' ||
                 fail "$(tail -n 30 log)"
         [ -x b/cofferdam ] || fail 'no executable on the host'

@@ -20,13 +20,13 @@ size() {
                 trap "stty size; exit 0" WINCH; stty size; i=0; while [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; exit 1'
 }
 interrupt() {
-        play expect:ready 'send:\x03' expect:got exit:7 -- "${run[@]}" sh -c "trap 'echo got; exit 7' INT; echo ready; sleep 20"
+        play expect:ready 'send:\x03' expect:got exit:7 -- "${run[@]}" sh -c "trap 'echo got; exit 7' INT; echo ready; while :; do sleep 0.1; done"
 }
 interrupt_default() { play expect:ready 'send:\x03' exit:130 -- "${run[@]}" sh -c 'echo ready; exec sleep 20'; }
 quit() { play expect:ready 'send:\x1c' exit:131 -- "${run[@]}" sh -c 'ulimit -c 0; echo ready; exec sleep 20'; }
 end_of_file() { play expect:ready 'send:\x04' expect:end exit:0 -- "${run[@]}" sh -c 'echo ready; cat; echo end'; }
 job_control() {
-        play 'expect:go> ' 'send:sh -c "echo go; echo ing; exec sleep 30"\n' 'expect:go\r\ning' 'send:\x1a' expect:topped 'send:kill %%; wait; echo still $((20+1))\n' 'expect:still 21' \
+        play 'expect:go> ' 'send:sh -c "echo go; echo ing; exec sleep 30"\n' 'expect:go\r\ning' 'send:\x1a' expect:topped 'send:kill %%; while [ -n "$(jobs -rs)" ]; do sleep 0.1; done; echo still $((20+1))\n' 'expect:still 21' \
                 'send:exit 5\n' exit:5 -- "${run[@]}" env PS1='go> ' bash --norc --noprofile -i
         ! grep -q 'no job control' shown || fail 'the shell has no job control'
 }
