@@ -96,6 +96,8 @@ bool run_bury(struct run_dir *dir) {
         const struct dirent *e;
         int fd;
 
+        if (run_dir_unmake(dir))
+                return true;
         fd = openat(dir->upper_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0 && errno == ENOENT)
                 return removed(dir); /* somebody was about to */

@@ -131,13 +131,12 @@ static int make_parts(struct run_dir *dir) {
         return r;
 }
 
-/* What was made before it failed, without a further descriptor: there may be none. */
-static void unmake_parts(const struct run_dir *dir) {
+bool run_dir_unmake(const struct run_dir *dir) {
         char upper[RUN_ID_LEN + sizeof("/upper")];
 
         (void) snprintf(upper, sizeof(upper), "%s/upper", dir->id);
         (void) unlinkat(dir->runs_fd, upper, AT_REMOVEDIR);
-        (void) unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR);
+        return unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR) == 0;
 }
 
 int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err) {
@@ -156,7 +155,7 @@ int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err
                 r = make_parts(&dir);
         } while (r == -EEXIST && dir.fd < 0);
         if (r < 0)
-                unmake_parts(&dir);
+                (void) run_dir_unmake(&dir);
         if (r < 0)
                 return error_set(err, r, "state directory '%s': make a run: %s; %s", ESC(ctx->state_dir),
                                  strerror(-r), elsewhere);

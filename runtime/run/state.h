@@ -39,6 +39,10 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
  * -errno. */
 int run_dir_remove(struct run_dir *dir);
 
+/** run_dir_unmake() - remove a run in which nothing was written yet; needs no descriptor: there may be none.
+ * Return: whether it is gone. */
+bool run_dir_unmake(const struct run_dir *dir);
+
 /** run_dir_deinit() - close */
 void run_dir_deinit(struct run_dir *dir);
 #define AUTO_RUN_DIR __attribute__((cleanup(run_dir_deinit)))

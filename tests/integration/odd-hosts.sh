@@ -29,6 +29,20 @@ elsewhere() {
 works_elsewhere() { eq "$1" "$(elsewhere "$2" | xargs)"; }
 refused_elsewhere() { refused "$1" bash -c "$(declare -f elsewhere); C='$C' W='$W' T='$T'; elsewhere \"\$0\"" "$2"; }
 
+# whatever step runs out of descriptors: it says so, and what it has made is gone
+few_descriptors() {
+        local n rc failed=0 worked=0
+        for n in $(seq 4 40); do
+                rc=0
+                (ulimit -n "$n" && exec timeout 60 "$C" run -- echo ok) >o 2>e || rc=$?
+                [ "$rc" != 0 ] || { worked=$((worked + 1)) && continue; }
+                failed=$((failed + 1))
+                eq 125 "$rc" "$n descriptors: exit status"
+                eq 1 "$(wc -l <e)" "$n descriptors: lines on stderr"
+                no_run_left
+        done
+        [ "$worked" -gt 5 ] && [ "$failed" -gt 5 ] || fail "$worked worked, $failed failed"
+}
 many_toolchains() {
         local i path=/usr/bin:/bin
         for i in $(seq 200); do
@@ -129,6 +143,7 @@ without_capabilities() {
 }
 
 t '12 descriptors' limited '-n 12' 'Too many open files'
+t '4 to 40 descriptors' few_descriptors
 t 'files of 1 KiB at most' limited '-f 1' 'File too large'
 t 'almost no memory' limited '-v 20000' ''
 t '200 toolchains in PATH' many_toolchains
