@@ -72,7 +72,7 @@ static int add_utf8(struct json *j, uint32_t cp, struct buf *out) {
 
 /* Behind "\u"; a high surrogate takes its partner with it. */
 static int unicode_escape(struct json *j, struct buf *out) {
-        uint32_t cp, low = 0;
+        uint32_t cp = 0, low = 0;
         int r;
 
         r = hex4(j, &cp);

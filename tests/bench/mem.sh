@@ -6,7 +6,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 cofferdam=$(readlink -f "${1:-$here/../../build/cofferdam}")
 place=$(mktemp -d /tmp/cofferdam-bench.XXXXXX)
 cleanup() {
-        [ -z "${client-}" ] || kill -KILL "$client" 2>/dev/null
+        if [ -n "${client-}" ]; then
+                kill "$client"
+                wait "$client"
+        fi 2>/dev/null
         rm -rf "$place"
 }
 trap cleanup EXIT

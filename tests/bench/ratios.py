@@ -10,7 +10,7 @@ from collections import defaultdict
 runs, units = defaultdict(dict), {}
 for line in open(sys.argv[1], encoding="utf-8"):
     item = json.loads(line)
-    if "cold" not in item["name"]:
+    if "cold" not in item.get("name", "cold"): # without a name: it failed
         units[item["name"]] = item["unit"]
         runs[item["name"], item["peer"]][item["round"]] = item["value"]
 
