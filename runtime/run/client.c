@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/run/terminal.h"
 
-enum { INTERRUPTS_KILL_RUN = 2, INTERRUPTS_KILL_SUPERVISOR = 3 };
+enum { INTERRUPTS_KILL_RUN = 2, INTERRUPTS_KILL_SUPERVISOR = 3, EXIT_AROUND = 125 };
 
 /* What is forwarded; @group: a terminal would send it to the whole foreground group. */
 static const struct {
@@ -162,6 +163,19 @@ static int loop(struct client *c) {
         return 0;
 }
 
+/* The command was told that all is written, so its exit code cannot say that it is not. */
+static void tell_lost_output(const struct relay *relay, struct run_msg *ret) {
+        struct error err = { 0 };
+
+        if (ret->type != RUN_MSG_EXIT || relay_error(relay, &err) == 0)
+                return;
+        ret->type = RUN_MSG_ERROR;
+        if (ret->code == 0)
+                ret->code = EXIT_AROUND;
+        (void) snprintf(ret->text, sizeof(ret->text), "%s", err.msg);
+        (void) snprintf(ret->failure_code, sizeof(ret->failure_code), "SANDBOX_SETUP_FAILED");
+}
+
 int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay *relay, struct run_msg *ret,
                 struct error *err) {
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
@@ -186,5 +200,6 @@ int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay 
         if (r < 0)
                 return error_set(err, r, "the supervisor of the run died: %s", strerror(-r));
         *ret = c.last;
+        tell_lost_output(relay, ret);
         return 0;
 }

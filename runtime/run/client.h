@@ -11,7 +11,7 @@
 #include "runtime/run/relay.h"
 
 /**
- * client_block_signals() - block what client_wait() reads; call it before the fork of the supervisor
+ * client_block_signals() - block what client_wait() reads; call it before anything is made
  * Signals that the caller ignored (nohup, a background job of a script) stay ignored and are not forwarded.
  * SIGXFSZ is ignored from here on. Return: 0 or -errno.
  */

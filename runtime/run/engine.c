@@ -60,8 +60,9 @@ static void command_of(const struct run_request *req, struct exec_request *ret) 
                                       .tty = req->tty == TTY_ON || (is_tty(req, 0) && is_tty(req, 1)) };
         memcpy(ret->stdio, req->stdio, sizeof(ret->stdio));
         /* "2>errors" at a prompt keeps its meaning; who asks for a terminal gets it for all three */
-        if (ret->tty && (req->tty == TTY_ON || is_tty(req, 2)))
-                ret->stdio[2] = -1;
+        for (int i = 0; ret->tty && i < 3; i++)
+                if (i < 2 || req->tty == TTY_ON || is_tty(req, 2))
+                        ret->stdio[i] = -1;
         for (int i = 0; ret->tty && i < 2; i++)
                 if (req->stdio[i] >= 0 && ioctl(req->stdio[i], TIOCGWINSZ, &ret->winsize) == 0)
                         break;
@@ -75,9 +76,7 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         int r, status = 0;
         pid_t pid;
 
-        r = client_block_signals();
-        if (r == 0)
-                r = fdpass_pair(pair);
+        r = fdpass_pair(pair);
         if (r < 0)
                 return error_set(err, r, "socket to the supervisor: %s", strerror(-r));
         ours = pair[0];
@@ -122,11 +121,12 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         int r;
 
         command_of(req, &command);
-        if (!command.tty) { /* else the terminal is all that the command gets */
-                r = relay_init(&relay, command.stdio, err);
-                if (r < 0)
-                        return r;
-        }
+        r = relay_init(&relay, command.stdio, err);
+        if (r < 0)
+                return r;
+        r = client_block_signals(); /* from here on there is something to clean up */
+        if (r < 0)
+                return error_set(err, r, "block signals: %s", strerror(-r));
         r = run_dir_create(ctx, &dir, err);
         if (r < 0)
                 return r;

@@ -107,7 +107,9 @@ static void take(struct relay_stream *s) {
 
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
-        if (n <= 0 || write_all(s->file_fd, chunk, (size_t) n) < 0)
+        if (n > 0)
+                s->error = write_all(s->file_fd, chunk, (size_t) n);
+        if (n <= 0 || s->error < 0)
                 end(s);
 }
 
@@ -134,6 +136,14 @@ void relay_drain(struct relay *r) {
                         return;
                 relay_dispatch(r, fds);
         }
+}
+
+int relay_error(const struct relay *r, struct error *err) {
+        for (int i = 1; i < RELAY_STREAMS; i++)
+                if (r->streams[i].error < 0)
+                        return error_set(err, r->streams[i].error, "write to standard %s: %s", names[i],
+                                         strerror(-r->streams[i].error));
+        return 0;
 }
 
 void relay_deinit(struct relay *r) {

@@ -18,6 +18,7 @@ struct relay_stream {
         int file_fd; /* the caller's, borrowed */
         int ours;    /* the other end of the pipe, owned; -1: ended */
         int theirs;  /* the command's end, owned */
+        int error;   /* why nothing more could be written to the file, 0: it could */
 };
 
 /** struct relay - all of them */
@@ -52,6 +53,10 @@ void relay_dispatch(struct relay *r, const struct pollfd fds[RELAY_STREAMS]);
 
 /** relay_drain() - when nobody is left to write: what is still in the pipes */
 void relay_drain(struct relay *r);
+
+/** relay_error() - whether something that the command said could not be written. Return: 0, or -errno with a
+ * message. */
+int relay_error(const struct relay *r, struct error *err);
 
 /** relay_deinit() - close; what the command did not read of stdin is there for the caller's next program */
 void relay_deinit(struct relay *r);

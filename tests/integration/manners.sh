@@ -38,6 +38,9 @@ errors_go_where_they_were_sent() {
         # shellcheck disable=SC2016
         play expect:apart exit:0 -- sh -c "'$C' run -- sh -c 'echo trouble >&2; test -t 1 && test ! -t 2 && echo apart' 2>errors"
         eq trouble "$(cat errors)"
+        # a file is a pipe inside, also here: who holds its descriptor could change the file
+        # shellcheck disable=SC2016
+        play expect:pipe exit:0 -- sh -c "'$C' run -- sh -c 'readlink /proc/self/fd/2' 2>errors"
         lacks "$(cat shown)" trouble
 }
 

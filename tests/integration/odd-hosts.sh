@@ -122,6 +122,9 @@ workspace_is_replaced() { # the directory that was there at the start is served 
         full_state='mount -t tmpfs -o size=12k,mode=777 t "$T/state"; "$C" run -- echo ok'
         no_room_to_hold='mount -t tmpfs -o size=64k,mode=777 t "$T/state"
                 "$C" run --hold held -- sh -c "head -c 1000000 /dev/zero >held || echo full; echo free >free; cat free" 2>/dev/null; cat free'
+        no_room_for_output='mount -t tmpfs -o size=8k,mode=777 t "$T/run"; rc=0
+                "$C" run -- sh -c "head -c 100000 /dev/zero; exit 0" >"$T/run/out" 2>"$W/err" || rc=$?
+                "$C" run -- sh -c "head -c 3 /dev/zero; exit 0" >>"$T/run/out" 2>>"$W/err" || rc=$rc.$?; echo $rc; grep -c "No space left" "$W/err"'
         read_only_state='mount -t tmpfs -o mode=777 t "$T/state"; mount -o remount,ro t "$T/state"; "$C" run -- true'
         without_proc='mount -t tmpfs t /proc; "$C" run -- true'
         without_fuse='mount --bind /dev/null /dev/fuse; "$C" run -- true'
@@ -154,6 +157,7 @@ t 'state directory: below a file' state_is_a_file
 t 'state directory: in the workspace' state_is_a_workspace
 t 'state directory: full' works_elsewhere ok "$full_state"
 t 'state directory: no room for what is held' works_elsewhere 'full free free' "$no_room_to_hold"
+t 'no room for the output' works_elsewhere '125.125 2' "$no_room_for_output"
 t 'state directory: read-only' refused_elsewhere XDG_STATE_HOME "$read_only_state"
 t 'no /proc' refused_elsewhere '/proc is not mounted' "$without_proc"
 t 'no /dev/fuse' refused_elsewhere 'modprobe fuse' "$without_fuse"
