@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,31 +22,12 @@ struct options {
         bool force, resume, json;
 };
 
-static int set_force(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->force = true;
-        return 0;
-}
-
-static int set_resume(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->resume = true;
-        return 0;
-}
-
-static int set_json(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->json = true;
-        return 0;
-}
-
 static const struct flag_option apply_options[] = {
-        { "continue", 0, NULL, set_resume, "Finish an apply that was cut off, then land the rest" },
-        { "force", 0, NULL, set_force, "Land also over what the host changed meanwhile" },
-        { "json", 0, NULL, set_json, "Print one JSON object" },
+        { "continue", 0, NULL, NULL, "Finish an apply that was cut off, then land the rest",
+          offsetof(struct options, resume) },
+        { "force", 0, NULL, NULL, "Land also over what the host changed meanwhile",
+          offsetof(struct options, force) },
+        { "json", 0, NULL, NULL, "Print one JSON object", offsetof(struct options, json) },
 };
 
 static const struct flag_set apply_flags = {

@@ -1,5 +1,6 @@
 /* cofferdam diff: what a run changed and the host does not have. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,35 +13,15 @@
 
 /* What the options of this verb set. */
 struct options {
-        bool json, zero, held;
+        bool json, zero, held; /* held: all changes of a direct region are, other kinds will have more */
 };
 
-static int set_json(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->json = true;
-        return 0;
-}
-
-static int set_zero(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->zero = true;
-        return 0;
-}
-
-/* All changes of a direct region are held ones; other kinds of regions will have more. */
-static int set_held(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->held = true;
-        return 0;
-}
-
 static const struct flag_option diff_options[] = {
-        { "held", 0, NULL, set_held, "Only what a rule holds back; all there is in a direct workspace" },
-        { "json", 0, NULL, set_json, "Print one JSON object" },
-        { "null", 'z', NULL, set_zero, "Print paths as they are, each line ended by a NUL" },
+        { "held", 0, NULL, NULL, "Only what a rule holds back; all there is in a direct workspace",
+          offsetof(struct options, held) },
+        { "json", 0, NULL, NULL, "Print one JSON object", offsetof(struct options, json) },
+        { "null", 'z', NULL, NULL, "Print paths as they are, each line ended by a NUL",
+          offsetof(struct options, zero) },
 };
 
 static const struct flag_set diff_flags = {

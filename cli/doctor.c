@@ -1,5 +1,6 @@
 /* cofferdam doctor: what this host can do for a run, why not, and what to do about it. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,32 +18,13 @@ struct options {
         bool json, strict, verbose;
 };
 
-static int set_json(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->json = true;
-        return 0;
-}
-
-static int set_strict(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->strict = true;
-        return 0;
-}
-
-static int set_verbose(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->verbose = true;
-        return 0;
-}
-
 static const struct flag_option doctor_options[] = {
-        { "json", 0, NULL, set_json, "Print one JSON object instead of the table" },
-        { "strict", 0, NULL, set_strict,
-          "Check what a run with the options below would need, too; a file name behind it is a --spec" },
-        { "verbose", 'v', NULL, set_verbose, "Say how long the probes took" },
+        { "json", 0, NULL, NULL, "Print one JSON object instead of the table",
+          offsetof(struct options, json) },
+        { "strict", 0, NULL, NULL,
+          "Check what a run with the options below would need, too; a file name behind it is a --spec",
+          offsetof(struct options, strict) },
+        { "verbose", 'v', NULL, NULL, "Say how long the probes took", offsetof(struct options, verbose) },
 };
 
 static const struct flag_set doctor_flags = {

@@ -1,6 +1,7 @@
 /* cofferdam run: start a sandbox, run a command in it, tear it down. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,20 +36,6 @@ static int set_interactive(void *arg, const char *value, struct error *err) {
         (void) arg;
         (void) value;
         (void) err;
-        return 0;
-}
-
-static int set_json(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->json = true;
-        return 0;
-}
-
-static int set_trace(void *arg, const char *value, struct error *err) {
-        (void) value;
-        (void) err;
-        ((struct options *) arg)->trace.on = true;
         return 0;
 }
 
@@ -93,9 +80,10 @@ static const struct flag_option run_options[] = {
         { "interactive", 'i', NULL, set_interactive, "Pass standard input on (always done)" },
         { "events", 0, "FILE|fd:N", set_events,
           "Send the events of the run there as well, one JSON object a line" },
-        { "json", 0, NULL, set_json,
-          "Report failures of cofferdam itself as a JSON object on standard error" },
-        { "trace-setup", 0, NULL, set_trace, "Say on standard error how long each step of the start took" },
+        { "json", 0, NULL, NULL, "Report failures of cofferdam itself as a JSON object on standard error",
+          offsetof(struct options, json) },
+        { "trace-setup", 0, NULL, NULL, "Say on standard error how long each step of the start took",
+          offsetof(struct options, trace.on) },
         { "verbose", 'v', NULL, set_verbose, "Say more on standard error" },
 };
 

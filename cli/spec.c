@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,17 +17,8 @@ struct spec_args {
         bool json;
 };
 
-static int set_json(void *arg, const char *value, struct error *err) {
-        struct spec_args *args = arg;
-
-        (void) value;
-        (void) err;
-        args->json = true;
-        return 0;
-}
-
 static const struct flag_option spec_options[] = {
-        { "json", 0, NULL, set_json, "print JSON" },
+        { "json", 0, NULL, NULL, "print JSON", offsetof(struct spec_args, json) },
 };
 
 /* "network.mode = none (built-in)"; lists item by item */

@@ -134,6 +134,10 @@ static int set_tier(struct parser *p, const char *value) {
 static int option_use(struct parser *p, const struct option *o, const char *value) {
         int r;
 
+        if (o->own && !o->own->set) {
+                *(bool *) ((char *) p->arg + o->own->on) = true;
+                return 0;
+        }
         if (o->own) {
                 r = o->own->set(p->arg, value, p->err);
                 return r < 0 ? error_wrap(p->err, r, "option '--%s'", o->name) : 0;

@@ -18,9 +18,10 @@ struct flag_option {
         char letter;         /* short form, 0: none */
         const char *metavar; /* of the value in help; NULL: takes none */
         /* @value: borrowed from argv, NULL when it takes none. Return: 0 or -errno, described without the
-         * name. */
+         * name. NULL: @on of @arg becomes true. */
         int (*set)(void *arg, const char *value, struct error *err);
         const char *help; /* one sentence without a final stop */
+        size_t on;        /* without @set: offset of a bool */
 };
 
 /** struct flag_set - what a verb understands; static */

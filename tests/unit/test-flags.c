@@ -23,6 +23,7 @@ enum { WORDS_MAX = 64 };
 struct told {
         int flips;
         char last[32];
+        bool brief;
 };
 
 static int set_flip(void *arg, const char *value, struct error *err) {
@@ -43,6 +44,7 @@ static const struct flag_option own[] = {
         { "tty", 't', NULL, set_flip, "a terminal" },
         { "interactive", 'i', NULL, set_flip, "standard input" },
         { "events", 0, "FILE", set_events, "where events go" },
+        { "brief", 'B', NULL, NULL, "say little", offsetof(struct told, brief) },
 };
 static const struct flag_set run_set = { "cofferdam run [OPTIONS]", "Run.", own, ARRAY_SIZE(own), true };
 static const struct flag_set bare_set = { "cofferdam ps [OPTIONS]", "List.", own, ARRAY_SIZE(own), false };
@@ -174,6 +176,32 @@ static void flags_parse_stops_where_the_command_begins(void **state) {
                 if (i > 0)
                         assert_int_equal(flags->next, cases[i].next);
                 assert_int_equal(told.flips, cases[i].flips);
+        }
+}
+
+static void flags_parse_turns_bools_on(void **state) {
+        static const struct {
+                const char *line;
+                int want;
+                bool brief;
+        } cases[] = {
+                { "x --brief", 0, false },
+                { "--brief x", 0, true },
+                { "-B x", 0, true },
+                { "-tB -B x", 0, true },
+                { "--brief=yes x", -EINVAL, false },
+                { "--no-brief x", -EINVAL, false },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                AUTO_FLAGS struct flags *flags = NULL;
+                struct told told = { .last = "as before" };
+                struct words w = { 0 };
+
+                assert_int_equal(parse(&bare_set, cases[i].line, &told, &flags, &w, NULL), cases[i].want);
+                assert_int_equal(told.brief, cases[i].brief);
+                assert_string_equal(told.last, "as before");
         }
 }
 
@@ -587,6 +615,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(flags_parse_refuses),
                 cmocka_unit_test(flags_parse_stops_where_the_command_begins),
+                cmocka_unit_test(flags_parse_turns_bools_on),
                 cmocka_unit_test(flags_parse_knows_help_and_bare_sets),
                 cmocka_unit_test(flags_names_are_unique),
                 cmocka_unit_test(flags_help_fits_the_terminal),
