@@ -12,6 +12,7 @@
 # $SHARED      case scripts and measuring kit, when they are beside the checkout
 # $HELPERS     programs of this directory
 set -u
+umask 022 # the tests say what mode a new file has
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck disable=SC2034 # for the scripts
 TOP=$(cd "$here/../.." && pwd)
