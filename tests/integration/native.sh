@@ -40,6 +40,8 @@ seeds() {
                 sh -c 'cat ~/dir/sub/a ~/x/y; [ ! -L ~/dir/link ]; test -x ~/dir/prog; echo changed >~/dir/sub/a; stat -c %a ~/x/y' >out
         eq 'one one 600' "$(tr '\n' ' ' <out | sed 's/ $//')"
         eq one "$(cat "$HOME/dir/sub/a")" 'the seed on the host'
+        has "$(grep '"type":"sandbox_started"' "$T/events")" \
+                "\"mode\":\"auto\",\"tier\":\"built-in\",\"root\":\"host\",\"workspace\":\"$W\",\"network\":\"none\""
         grep '"type":"host_state_seeded"' "$T/events" >seeded
         has "$(cat seeded)" '"kind":"directory","files":2,"bytes":14,"sha256":""'
         has "$(cat seeded)" "\"kind\":\"file\",\"files\":1,\"bytes\":4,\"sha256\":\"$(sha256sum <"$HOME/dir/sub/a" | cut -c1-64)\""
