@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The file system kit of ../shared/bench inside a sandbox against the bare directory, in turn
+# A kit of file system loads inside a sandbox against the bare directory, in turn
 # Usage: fs.sh [COFFERDAM]; ROUNDS=N (default 3), SECTIONS='md git tar cc sq dir', COFFERDAM_SHARED=DIR
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
