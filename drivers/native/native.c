@@ -312,10 +312,10 @@ static void tell_seeded(const struct sandbox *sb, const struct proto_event *even
                                        });
 }
 
-/* Errors that a path brings about, not a missing right or mechanism. */
-static bool is_of_path(int r) {
-        return r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ELOOP || r == -EROFS ||
-               r == -ENAMETOOLONG;
+/* Errors that a path or a seed's size brings about, not a missing right or mechanism. */
+static bool is_of_request(int r) {
+        return r == -EFBIG || r == -E2BIG || r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ELOOP ||
+               r == -EROFS || r == -ENAMETOOLONG;
 }
 
 /* One step towards a sandbox that is ready. Return: 1 ready, 0 go on, -errno. */
@@ -344,7 +344,7 @@ static int wait_step(struct sandbox *sb, struct error *err) {
             r == -ECONNREFUSED) /* nobody answers a mount's requests */
                 return error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
         (void) error_set(err, r, "%s", event.text);
-        if (strcmp(event.stage, "mount") == 0 && is_of_path(r))
+        if (strcmp(event.stage, "mount") == 0 && is_of_request(r))
                 return r; /* what was asked for, not what the host can do */
         return probe_explain(sb->plan->ctx, event.stage, r, err);
 }

@@ -45,6 +45,13 @@ seeds() {
         grep '"type":"host_state_seeded"' "$T/events" >seeded
         has "$(cat seeded)" '"kind":"directory","files":2,"bytes":14,"sha256":""'
         has "$(cat seeded)" "\"kind\":\"file\",\"files\":1,\"bytes\":4,\"sha256\":\"$(sha256sum <"$HOME/dir/sub/a" | cut -c1-64)\""
+        mkdir many
+        (cd many && seq 4097 | xargs touch)
+        status 125 "$C" run --seed "$W/many:$HOME/many" -- true 2>err
+        eq "cofferdam: seed '$W/many' is larger than 16 MiB or 4096 files" "$(cat err)"
+        rm many/1
+        sandbox --seed "$W/many:$HOME/many" -- sh -c 'ls ~/many | grep -c .' >out
+        eq 4096 "$(cat out)" 'as many as may be'
 }
 
 agent_state() {
