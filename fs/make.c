@@ -35,6 +35,16 @@ static int make_at(int dir_fd, const char *name, const struct making *m) {
         return r < 0 ? -errno : 0;
 }
 
+static int make_in_lower(const struct spot *spot, const struct making *m) {
+        int r = make_at(spot->lower, spot->name, m);
+
+        if (r == 0 && !spot_stayed(spot)) {
+                (void) unlinkat(spot->lower, spot->name, S_ISDIR(m->mode) ? AT_REMOVEDIR : 0);
+                r = -ESTALE;
+        }
+        return r;
+}
+
 /* what the upper's new object replaces is recorded: a whiteout's memory of it, or nothing */
 static int make_in_upper(struct spot *spot, const struct making *m) {
         struct layer_origin origin = { 0 };
@@ -126,13 +136,13 @@ static int make(struct spot *spot, const struct making *m, enum node_layer *ret_
                 return r;
         *ret_layer = NODE_LOWER;
         if (r == SPOT_LOWER && spot->kind == LAYER_ABSENT)
-                return make_at(spot->lower, spot->name, m);
+                return make_in_lower(spot, m);
         if (spot_look(spot, &facts, &layer) == 0)
                 return -EEXIST;
         if (must_revive(spot, m))
                 return revive(spot, m);
         if (r == SPOT_LOWER)
-                return make_at(spot->lower, spot->name, m);
+                return make_in_lower(spot, m);
         *ret_layer = NODE_UPPER;
         return make_in_upper(spot, m);
 }
@@ -250,6 +260,11 @@ static int create(struct server *s, fuse_ino_t parent, const char *name, mode_t 
         r = spot_admit(&spot, S_IFREG, "create");
         if (r == SPOT_LOWER) {
                 fd = open_created(&spot, NODE_LOWER, host_flags | O_CREAT | O_EXCL, mode);
+                if (fd >= 0 && !spot_stayed(&spot)) {
+                        (void) unlinkat(spot.lower, name, 0);
+                        (void) fd_close(fd);
+                        return -ESTALE;
+                }
                 return fd < 0 ? fd : register_open(&spot, fd, flags, NODE_LOWER, ret);
         }
         if (r >= 0)
@@ -321,7 +336,12 @@ static int link_node(struct server *s, struct node *node, struct spot *spot) {
         if (fd < 0)
                 return TAKE(fd, -1);
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        return linkat(AT_FDCWD, path, spot->lower, spot->name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+        if (linkat(AT_FDCWD, path, spot->lower, spot->name, AT_SYMLINK_FOLLOW) < 0)
+                return -errno;
+        if (spot_stayed(spot))
+                return 0;
+        (void) unlinkat(spot->lower, spot->name, 0);
+        return -ESTALE;
 }
 
 static int link_entry(struct server *s, fuse_ino_t ino, fuse_ino_t parent, const char *name,

@@ -136,6 +136,10 @@ static int exchange(struct renaming *r) {
                 return -EXDEV;
         if (renameat2(a->lower, a->name, b->lower, b->name, RENAME_EXCHANGE) < 0)
                 return -errno;
+        if (!spot_stayed(a) || !spot_stayed(b)) {
+                (void) renameat2(a->lower, a->name, b->lower, b->name, RENAME_EXCHANGE);
+                return -ESTALE;
+        }
         return exchanged(r);
 }
 
@@ -153,6 +157,13 @@ static int rename_lower(struct renaming *r) {
         }
         if (renameat2(a->lower, a->name, b->lower, b->name, r->flags) < 0)
                 return b->kind == LAYER_DIR && errno == ENOTEMPTY ? -EXDEV : -errno;
+        q = !spot_stayed(b)                                             ? -ESTALE
+            : dir && a->state != b->state && tree_same_rules(b, a) <= 0 ? -EXDEV
+                                                                        : 0;
+        if (q < 0) { /* see spot_stayed() */
+                (void) renameat2(b->lower, b->name, a->lower, a->name, RENAME_NOREPLACE);
+                return q;
+        }
         if (dir && b->kind == LAYER_DIR && (q = tree_purge_upper(b)) < 0)
                 return q;
         if (dir && a->kind == LAYER_DIR) {

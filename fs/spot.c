@@ -1,9 +1,11 @@
 #include "fs/spot.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fs/attr.h"
 #include "fs/judge.h"
@@ -116,6 +118,42 @@ int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_l
         if (r == 0 && spot_verdict(spot, ret->st.st_mode).action == GUARD_HIDE)
                 return -ENOENT;
         return r;
+}
+
+/* Return: length of the path of the object open as @fd, as the host has it now; -errno */
+static ssize_t path_now(int fd, char path[PATH_MAX]) {
+        char link[sizeof("/proc/self/fd/") + 12];
+        ssize_t n;
+
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        n = readlink(link, path, PATH_MAX - 1);
+        if (n < 0)
+                return -errno;
+        path[n] = '\0';
+        return n;
+}
+
+bool spot_stayed(const struct spot *spot) {
+        struct table *t = spot->server->table;
+        AUTO_BUF struct buf path = { 0 };
+        char root[PATH_MAX], now[PATH_MAX];
+        ssize_t n, len;
+        int r;
+
+        if (!spot->region->rules || spot->parent == t->roots[spot->parent->region])
+                return true;
+        len = path_now(spot->lower, now);
+        if (len == -ENAMETOOLONG)
+                return true; /* no path leads there, and no rule */
+        n = path_now(spot->region->root_fd, root);
+        if (len < 0 || n < 0)
+                return false;
+        table_lock(t);
+        r = node_path(t, spot->parent, &path);
+        table_unlock(t);
+        n -= n == 1; /* the root of the host */
+        return r == 0 && strncmp(now, root, (size_t) n) == 0 && now[n] == '/' &&
+               strcmp(now + n + 1, buf_cstr(&path)) == 0;
 }
 
 int spot_path(const struct spot *spot, struct buf *out) {

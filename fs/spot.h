@@ -68,6 +68,13 @@ int spot_admit_link(const struct spot *spot, const char *target) __attribute__((
  */
 int spot_upper_dir(struct spot *spot) __attribute__((warn_unused_result));
 
+/**
+ * spot_stayed() - whether the parent's directory on the host is still where the work sees it
+ * Another run, or another region, may have moved it to a name under other rules. To be asked after a change
+ * of the lower, which is then undone: whoever moves a directory looks at what is in it once more afterwards.
+ */
+bool spot_stayed(const struct spot *spot);
+
 /** spot_path() - append the name's path relative to the region. Return: 0 or -errno. */
 int spot_path(const struct spot *spot, struct buf *out) __attribute__((warn_unused_result));
 

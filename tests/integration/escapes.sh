@@ -400,6 +400,38 @@ PY
         eq canary "$(cat .git/.cofferdam-tmp-*)"
 }
 
+# Two runs on one workspace: one holds a directory open, the other renames it to a name under other rules.
+# Red without: spot_stayed() in create() (fs/make.c)
+two_runs() {
+        mkdir foo
+        cat >first.py <<'PY'
+import os, time
+d = os.open('foo', os.O_RDONLY)
+def make(name):
+    try:
+        fd = os.open(name, os.O_CREAT | os.O_WRONLY, dir_fd=d); os.write(fd, b'evil'); os.close(fd)
+        os.unlink(name, dir_fd=d)
+    except OSError: return False
+    return True
+assert make('x')
+open('ready', 'w').close()
+end = time.time() + 3
+while time.time() < end and make('x'): time.sleep(0.005)
+for f in lambda: os.open('tasks.json', os.O_CREAT | os.O_WRONLY, dir_fd=d), lambda: os.mkdir('m', dir_fd=d), \
+        lambda: os.symlink('x', 's', dir_fd=d), lambda: os.rename('ready', 'r', dst_dir_fd=d), lambda: os.link('ready', 'l', dst_dir_fd=d):
+    try: f()
+    except OSError: pass
+PY
+        need_command python3
+        sandbox -- python3 first.py &
+        wait_for 10 test -e ready
+        sandbox -- sh -c 'for i in $(seq 200); do mv -T foo .vscode 2>/dev/null && exit; sleep 0.01; done'
+        wait $!
+        [ -d .vscode ] || fail 'the directory was never moved: nothing was tried'
+        eq '' "$(ls -A .vscode)" 'in the held directory'
+        [ -e ready ] || fail 'what could not be moved is gone'
+}
+
 t 'a descriptor of a removed held file cannot be opened again for writing' nameless
 t 'what a linked worktree shares with others runs nothing' linked_worktree
 t 'a random sequence of calls has the results that it has on a tmpfs' model
@@ -417,4 +449,5 @@ t 'apply does not follow a link that is new on the host' applied
 t 'a bind source that is exchanged changes nothing inside' swapped
 t 'a directory that is served twice stays under the rules of both places' twice
 t 'what another run is about to land is not there' half_landed
+t 'two runs on one workspace do not lead each other around the rules' two_runs
 finish
