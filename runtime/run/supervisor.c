@@ -198,18 +198,20 @@ static int meanwhile(void *arg, struct error *err) {
         return record_open(&s->record, s->args->spec_json, first_state(s->args), err);
 }
 
-/* What sandbox_started says. Return: owned, NULL without memory. */
-static json_t *started_data(const struct supervisor *s) {
+/* The sandbox exists. */
+static void tell_started(struct supervisor *s) {
         const json_t *const spec = s->args->spec_json; /* each value as {"value":,"tier":} */
-        json_t *const plan = json_object_get(s->record.state, "plan");
         const json_t *const mode = json_object_get(spec, "mode");
         const json_t *const network = json_object_get(json_object_get(spec, "network"), "mode");
+        json_t *const plan = json_object_get(s->record.state, "plan");
+        const char *const root = "host";
 
-        return json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name, "mode",
-                         json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"), "root",
-                         "host", "workspace", json_object_get(plan, "workspace"), "network",
-                         json_object_get(network, "value"), "setup_ms",
-                         (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan);
+        events_emit(&s->record.events, "sandbox_started",
+                    json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,
+                              "mode", json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"),
+                              "root", root, "workspace", json_object_get(plan, "workspace"), "network",
+                              json_object_get(network, "value"), "setup_ms",
+                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
 }
 
 /* Starts the sandbox and the command in it. */
@@ -244,7 +246,7 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                 return r;
         /* the command runs: from here on nothing takes time from it */
         s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
-        events_emit(&s->record.events, "sandbox_started", started_data(s));
+        tell_started(s);
         s->started_ns = clock_ns();
         if (s->seeds)
                 events_emit(&s->record.events, "host_state_seeded",
