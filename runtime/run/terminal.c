@@ -24,7 +24,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 
-enum { DRAIN_STEP_MS = 2000, BACKGROUND_STEP_MS = 200, END_OF_FILE = 4 };
+enum { DRAIN_STEP_MS = 2000, BACKGROUND_STEP_MS = 200, CLOSED_STEP_MS = 50, END_OF_FILE = 4 };
 
 /* A terminal that does not control us is nobody's to give. */
 static bool in_foreground(const struct terminal *t) {
@@ -114,7 +114,7 @@ static bool has_data(const struct relay_buf *b) {
 }
 
 int terminal_poll(const struct terminal *t, struct pollfd fds[3]) {
-        const bool pty = t->pty_fd >= 0;
+        const bool pty = t->pty_fd >= 0 && !t->closed;
         short wanted = 0;
 
         if (pty && !has_data(&t->down))
@@ -128,6 +128,8 @@ int terminal_poll(const struct terminal *t, struct pollfd fds[3]) {
         fds[2] = (struct pollfd){ .fd = wanted ? t->pty_fd : -1, .events = wanted };
         if (t->finished && !has_data(&t->down))
                 return DRAIN_STEP_MS;
+        if (t->pty_fd >= 0 && t->closed)
+                return CLOSED_STEP_MS;
         return pty && t->in_open && t->background ? BACKGROUND_STEP_MS : -1;
 }
 
@@ -175,6 +177,17 @@ static void give_output(struct terminal *t) {
                 output_gone(t);
 }
 
+/*
+ * The other side is closed, for now or for good: a command closes its descriptors just before it ends, and
+ * may open /dev/tty again. Closing ours earlier than it ends would hang the terminal up and kill it with
+ * SIGHUP.
+ */
+static void other_side_closed(struct terminal *t) {
+        t->closed = !t->finished;
+        if (t->finished)
+                t->pty_fd = fd_close(t->pty_fd);
+}
+
 void terminal_dispatch(struct terminal *t, const struct pollfd fds[3], bool timed_out) {
         if (t->pty_fd >= 0 && t->background)
                 attend(t);
@@ -184,11 +197,13 @@ void terminal_dispatch(struct terminal *t, const struct pollfd fds[3], bool time
                 give_output(t);
         if (t->pty_fd < 0)
                 return;
+        if (timed_out)
+                t->closed = false; /* look again */
         if ((fds[2].revents & POLLOUT) && !drain(&t->up, t->pty_fd, RELAY_BUF_BYTES))
                 t->up.start = t->up.end = 0;
         if ((fds[2].revents & (POLLIN | POLLHUP | POLLERR)) && !has_data(&t->down) &&
             !fill(&t->down, t->pty_fd))
-                t->pty_fd = fd_close(t->pty_fd);
+                other_side_closed(t);
         else if (timed_out && t->finished && !has_data(&t->down))
                 t->pty_fd = fd_close(t->pty_fd); /* somebody keeps the other side open, and says nothing */
         if (t->out_fd < 0)
@@ -197,6 +212,7 @@ void terminal_dispatch(struct terminal *t, const struct pollfd fds[3], bool time
 
 void terminal_finish(struct terminal *t) {
         t->finished = true;
+        t->closed = false;
         t->in_open = false;
         t->up.start = t->up.end = 0;
 }

@@ -26,6 +26,7 @@ struct terminal {
         bool raw;          /* in_fd is in raw mode */
         bool in_open;
         bool line_open; /* the last byte that came in did not end a line */
+        bool closed;    /* nobody has the other side open at the moment */
         bool finished;  /* the command has ended: only what it said matters */
         struct termios saved;
         struct relay_buf up, down; /* caller to pty, pty to caller */

@@ -66,6 +66,11 @@ input_ends_on_an_open_line() {
         printf abc | status 0 timeout 20 "$C" run -t -- cat >out
         has "$(cat out)" abc
 }
+# what closes its descriptors has not ended; it may open its terminal again
+closed_and_opened_again() {
+        status 4 timeout 20 "$C" run -t -- sh -c 'exec 0<&- 1>&- 2>&-; sleep 0.3; echo late >/dev/tty; exit 4' </dev/null >out
+        eq late "$(tr -d '\r\n^D\b' <out)"
+}
 no_input_for_a_terminal() {
         eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' | tr -d '\r')"
         eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' <&- | tr -d '\r')"
@@ -145,6 +150,7 @@ t 'a slow reader of a terminal gets everything' slow_reader
 t 'the reader of a terminal goes away' reader_goes_away
 t 'a reader that sleeps does not make a run immortal' interrupted_with_a_reader_that_sleeps
 t 'input that ends on an open line' input_ends_on_an_open_line
+t 'a command closes its terminal before it ends' closed_and_opened_again
 t 'no input for a terminal' no_input_for_a_terminal
 for sig in HUP INT QUIT TERM USR1; do t "an ignored $sig stays ignored" ignored $sig; done
 t 'events for a reader that sleeps or is gone' sleeping_events
