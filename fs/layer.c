@@ -598,20 +598,20 @@ int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data) {
 }
 
 int layer_usable(int upper_fd, struct error *err) {
-        const struct layer_origin probe = { .ino = 1 };
-        AUTO_TEMP struct temp t = { .fd = -1 };
+        const struct layer_origin probe = { .ino = 1 }, none = { 0 };
+        AUTO_FD int fd = openat(upper_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         int r;
 
-        r = temp_init(&t, upper_fd);
-        if (r < 0)
-                return error_set(err, r, "write to the run's upper directory: %s", strerror(-r));
-        r = layer_set_origin(t.fd, &probe);
+        /* on the directory itself: a file would have to be made and removed */
+        r = fd < 0 ? -errno : layer_set_origin(fd, &probe);
+        if (r == 0)
+                r = layer_set_origin(fd, &none);
         if (r == -EOPNOTSUPP || r == -EPERM || r == -ENOSYS)
                 return error_set(
                         err, -EOPNOTSUPP,
                         "the file system of the state directory has no user extended attributes: "
                         "set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6)");
         if (r < 0)
-                return error_set(err, r, "mark a file in the run's upper directory: %s", strerror(-r));
+                return error_set(err, r, "mark the run's upper directory: %s", strerror(-r));
         return 0;
 }

@@ -32,10 +32,6 @@ void record_init(struct record *record, struct run_dir *dir, int sink_fd);
 int record_open(struct record *record, const json_t *spec_json, json_t *state, struct error *err)
         __attribute__((warn_unused_result));
 
-/** record_phase() - replace state.json with this process as the supervisor. Return: 0 or -errno with a
- * message. */
-int record_phase(struct record *record, const char *phase, struct error *err);
-
 /**
  * record_close() - the last state, synced, or no run directory at all
  * @keep: keep the directory; it is kept in any case when @held is not 0

@@ -6,7 +6,7 @@
  * leaves nothing), for the sandbox (results, notices, loss). It parses nothing that comes from inside; guard
  * notices are fixed-size and their strings are escaped before they reach events.jsonl.
  *
- * Phases: starting -> running -> stopping -> finished; state.json follows. A sandbox that is lost (the file
+ * Phases: running -> finished, as state.json says. A sandbox that is lost (the file
  * server died, init died without a result) ends the run with a failure code. Whatever happens, stop() runs
  * before the last message, so a caller that has seen RUN_MSG_EXIT finds everything gone and all writes on the
  * host.
@@ -253,7 +253,6 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
                             json_pack("{s:o}", "entries", TAKE_PTR(s->seeds)));
         events_emit(&s->record.events, "exec_started",
                     json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
-        (void) record_phase(&s->record, "running", NULL); /* a full disk is no reason to end what runs */
         return 0;
 }
 

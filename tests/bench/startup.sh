@@ -10,6 +10,11 @@ place=$(mktemp -d /tmp/cofferdam-bench.XXXXXX)
 trap 'rm -rf "$place"' EXIT
 trap 'exit 130' INT TERM HUP
 chmod 755 "$place"
+# cofferdam's state is in memory, as crun's and podman's is: the file system of the disk is not what is measured
+state=$(mktemp -d /dev/shm/cofferdam-bench.XXXXXX)
+trap 'rm -rf "$place" "$state"' EXIT
+chmod 755 "$state"
+mkdir "$state/root"
 
 # Everyone runs /bin/true of the host but crun and podman, who get a root of their own with the same program in it.
 mkdir -p "$place"/root/{bin,dev,proc,sys,tmp,etc,run} "$place/bundle" "$place/work"
@@ -63,16 +68,16 @@ fi
 
 if [ "$(id -u)" = 0 ]; then
         echo '### As root'
-        race '' "${view[@]}" env "XDG_STATE_HOME=$place/state"
+        race '' "${view[@]}" env "XDG_STATE_HOME=$state/root"
         id cofftest >/dev/null 2>&1 || exit 0
-        mkdir -p "$place/user" && chown cofftest: "$place/user" "$place/bundle" && rm -f "$place/bundle/config.json"
+        mkdir -p "$place/user" "$state/user" && chown cofftest: "$place/user" "$state/user" "$place/bundle" && rm -f "$place/bundle/config.json"
         echo '### As an ordinary user'
         race rootless "${view[@]}" setpriv --reuid cofftest --regid cofftest --init-groups env -i HOME=/home/cofftest \
-                PATH=/usr/bin:/bin "XDG_STATE_HOME=$place/user" "XDG_RUNTIME_DIR=$place/user"
+                PATH=/usr/bin:/bin "XDG_STATE_HOME=$state/user" "XDG_RUNTIME_DIR=$place/user"
 else
         echo '### As an ordinary user'
-        race rootless env "XDG_STATE_HOME=$place/state"
+        race rootless env "XDG_STATE_HOME=$state/root"
 fi
 echo '### Where the time goes (cofferdam run --trace-setup, one run of each)'
 cd "$place/work" || exit 1
-XDG_STATE_HOME=$place/state "$place/cofferdam" run --trace-setup -- /bin/true
+XDG_STATE_HOME=$state/root "$place/cofferdam" run --trace-setup -- /bin/true
