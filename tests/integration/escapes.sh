@@ -312,7 +312,10 @@ for path in ('sys/kernel/core_pattern', 'sys/kernel/hostname', 'sys/vm/drop_cach
              'irq/default_smp_affinity', '1/mem', '1/environ', '1/uid_map', '1/clear_refs'):
     try: fd = os.open('/proc/' + path, os.O_WRONLY)
     except OSError: continue
-    if os.stat(fd).st_rdev != os.makedev(1, 3): no(os.write, fd, b'1\n') if path != '1/clear_refs' else None
+    if os.stat(fd).st_rdev == os.makedev(1, 3): continue
+    # not written to: where the defence is out, this is the switch of the machine that tests it
+    if path[0] != '1': raise SystemExit('open for writing: ' + path)
+    if path != '1/clear_refs': no(os.write, fd, b'1\n')
 for name in 'environ', 'mem', 'maps', 'exe', 'root', 'cwd', 'fd/0', 'fd/3', 'auxv':
     path = '/proc/1/' + name
     try: data = os.readlink(path) if os.path.islink(path) else open(path, 'rb').read(4096)
