@@ -56,6 +56,7 @@ options_agree() {
         case $1 in help | version) return ;; esac
         status 0 "$C" "$1" --help >text
         for word in $(subverbs "$1" text); do status 0 "$C" "$1" "$word" --help >>text; done
+        options_in_help text | grep -qx -- --help || fail "no option is read from '$1 --help'"
         options_in_help text | grep -vxE -- '-h|--help' >help || true
         source_of "cofferdam-$1.1" >mdoc
         options_in_page <mdoc | grep -vxE -- '-h|--help' >page || true

@@ -91,7 +91,7 @@ PY
                 git commit -qm second && git config core.pager evil'
         eq second "$(git log -1 --format=%s)"
         eq https://example.org/x "$(git config remote.origin.url)"
-        eq '' "$(git config core.pager || true)"
+        status 1 git config core.pager # as git says that it is not set
 }
 
 # Red without: each of the fixes it once found, e.g. reopen() of a directory in place_open(), RWF_APPEND in write_some()
