@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fs/admit.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
@@ -182,6 +183,7 @@ int place_admit(struct server *s, struct node *node, const char *op) {
         const struct region *region = server_region(s, node->region);
         struct rules_verdict v;
         bool named;
+        int r;
 
         if (region->kind == REGION_RO)
                 return -EROFS;
@@ -191,16 +193,13 @@ int place_admit(struct server *s, struct node *node, const char *op) {
         table_unlock(s->table);
         if (!named && !is_root(s, node))
                 return S_ISDIR(node->type) ? -ENOENT : PLACE_AS_IS; /* see handle_dup_to_change() */
-        if (v.action == GUARD_PROTECT || v.action == GUARD_HIDE) {
+        r = admit_change(region->kind, region->upper_fd >= 0 && !region->is_file, v.action);
+        if (r < 0) {
                 tell(s, node, v, NOTICE_DENIED, op);
-                return v.action == GUARD_HIDE ? -EACCES : -EROFS;
+                return r;
         }
-        if (v.action == GUARD_ALLOW || (node->layer == NODE_UPPER && !S_ISDIR(node->type)))
+        if (r == ADMIT_LOWER || (node->layer == NODE_UPPER && !S_ISDIR(node->type)))
                 return PLACE_AS_IS;
-        if (region->upper_fd < 0 || region->is_file) {
-                tell(s, node, v, NOTICE_DENIED, op);
-                return -EROFS;
-        }
         tell(s, node, v, NOTICE_HELD, op);
         return S_ISDIR(node->type) ? PLACE_AS_IS : PLACE_COPY_UP;
 }

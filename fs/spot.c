@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/admit.h"
 #include "fs/attr.h"
 #include "fs/judge.h"
 #include "fs/upper.h"
@@ -187,23 +188,19 @@ static void tell(const struct spot *spot, struct rules_verdict v, mode_t mode, e
 
 int spot_admit(const struct spot *spot, mode_t type, const char *op) {
         const struct rules_verdict v = spot_verdict(spot, type);
+        const int r = admit_change(spot->region->kind, spot->region->upper_fd >= 0, v.action);
 
-        if (spot->region->kind == REGION_RO)
-                return -EROFS;
-        if (v.action == GUARD_PROTECT || v.action == GUARD_HIDE) {
-                tell(spot, v, type, NOTICE_DENIED, op);
-                return v.action == GUARD_HIDE ? -EACCES : -EROFS;
+        if (r < 0) {
+                if (spot->region->kind != REGION_RO)
+                        tell(spot, v, type, NOTICE_DENIED, op);
+                return r;
         }
         /* what the upper has replaced stays there; so does what is below a directory the lower lacks */
-        if (v.action == GUARD_ALLOW && spot->lower >= 0 &&
+        if (r == ADMIT_LOWER && spot->lower >= 0 &&
             (spot->kind == LAYER_ABSENT || (spot->kind == LAYER_DIR && S_ISDIR(type))))
                 return SPOT_LOWER;
         if (strncmp(spot->name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0)
                 return -EACCES;
-        if (spot->region->upper_fd < 0) {
-                tell(spot, v, type, NOTICE_DENIED, op);
-                return -EROFS;
-        }
         tell(spot, v, type, NOTICE_HELD, op);
         return SPOT_UPPER;
 }

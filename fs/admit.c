@@ -1,0 +1,13 @@
+#include "fs/admit.h"
+
+#include <errno.h>
+
+int admit_change(enum region_kind kind, bool has_upper, enum guard_do action) {
+        if (kind == REGION_RO || action == GUARD_PROTECT)
+                return -EROFS;
+        if (action == GUARD_HIDE)
+                return -EACCES;
+        if (action == GUARD_ALLOW)
+                return ADMIT_LOWER;
+        return has_upper ? ADMIT_HELD : -EROFS;
+}
