@@ -83,11 +83,14 @@ struct rule {
         char *text; /* owned */
         enum guard_do action;
         bool builtin;
+        unsigned int types;
 };
 
 struct rules {
         struct rule *rules;
         size_t n_rules;
+        bool fold;
+        char *base; /* of rules_rebase(), owned; NULL: none */
         struct node *nodes;
         size_t n_nodes;
         struct edge *edges;
@@ -247,6 +250,7 @@ static int add_rule(struct rules *rules, const struct rule_def *def, bool fold, 
                 return error_set(err, -ENOMEM, "out of memory");
         rule->action = def->action;
         rule->builtin = def->builtin;
+        rule->types = def->types;
         rules->n_rules++;
         r = pattern_walk(def->path, add_alternative, &c, err);
         if (r < 0)
@@ -486,9 +490,30 @@ bool rules_is_builtin(const struct rules *rules, int index) {
         return index >= 0 && (size_t) index < rules->n_rules && rules->rules[index].builtin;
 }
 
+bool rules_def(const struct rules *rules, size_t index, struct rule_def *ret) {
+        const struct rule *rule = index < rules->n_rules ? &rules->rules[index] : NULL;
+
+        if (!rule)
+                return false;
+        *ret = (struct rule_def){ rule->text, rule->action, rule->builtin, rule->types };
+        return true;
+}
+
+bool rules_fold(const struct rules *rules) {
+        return rules->fold;
+}
+
+const char *rules_base(const struct rules *rules) {
+        return rules->base;
+}
+
 int rules_rebase(struct rules *rules, const char *base) {
         rules_state state = RULES_ROOT;
 
+        free(rules->base);
+        rules->base = strdup(base);
+        if (!rules->base)
+                return -ENOMEM;
         while (*base) {
                 const size_t len = strcspn(base, "/");
 
@@ -513,6 +538,7 @@ int rules_new(const struct rule_def *defs, size_t n, bool fold, struct rules **r
         if (!rules)
                 return error_set(err, -ENOMEM, "out of memory");
         (void) pthread_mutex_init(&rules->lock, NULL);
+        rules->fold = fold;
         rules->rules = calloc(n ? n : 1, sizeof(*rules->rules));
         if (!rules->rules)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -538,6 +564,7 @@ struct rules *rules_free(struct rules *rules) {
                 edge_deinit(&rules->edges[i]);
         for (uint32_t i = 0; i < rules->n_states; i++)
                 free(atomic_load_explicit(&rules->states[i], memory_order_relaxed));
+        free(rules->base);
         free(rules->rules);
         free(rules->nodes);
         free(rules->edges);

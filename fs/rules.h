@@ -104,6 +104,13 @@ const char *rules_text(const struct rules *rules, int index);
 /** rules_is_builtin() - whether rule @index came from a definition marked as built in */
 bool rules_is_builtin(const struct rules *rules, int index);
 
+/** rules_def() - rule @index as it was given, its path borrowed. Return: false: there is none. */
+bool rules_def(const struct rules *rules, size_t index, struct rule_def *ret);
+
+/** rules_fold(), rules_base() - what rules_new() and rules_rebase() were given; base NULL: none, borrowed */
+bool rules_fold(const struct rules *rules);
+const char *rules_base(const struct rules *rules);
+
 #define AUTO_RULES __attribute__((cleanup(auto_rules)))
 static inline void auto_rules(struct rules **p) {
         *p = rules_free(*p);

@@ -11,8 +11,10 @@
 
 #include "fs/fold.h"
 #include "fs/glob.h"
+#include "fs/rules-json.h"
 #include "fs/rules.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/json.h"
 #include "tests/rules-model.h"
 
 enum { F = S_IFREG, D = S_IFDIR, L = S_IFLNK };
@@ -725,6 +727,59 @@ static void rules_step_is_thread_safe(void **state) {
         }
 }
 
+/* The state of a run keeps the rules: what is read back judges alike. Red when a type, a base or a byte is
+ * lost.
+ */
+static void rules_from_json_judges_as_before(void **state) {
+        size_t n = 0;
+        const struct rule_def *builtin = rules_builtin(&n);
+        struct rule_def defs[RULES_MAX] = { { "/first", GUARD_PROTECT, false, RULE_DIR } };
+        AUTO_RULES struct rules *rules = NULL, *again = NULL;
+        AUTO_JSON json_t *json = NULL;
+        struct rule_def a, b;
+
+        (void) state;
+        memcpy(defs + 1, builtin, n * sizeof(*builtin));
+        defs[++n] = (struct rule_def){ "/caf\xe9\xff\xc3\xa9", GUARD_HIDE, true };
+        defs[++n] = (struct rule_def){ "*.key", GUARD_HOLD };
+        rules = compile(defs, n + 1, true);
+        assert_int_equal(rules_rebase(rules, ".git"), 0);
+        json = rules_to_json(rules);
+        assert_int_equal(json_array_size(json_object_get(json, "list")), 4);
+        assert_int_equal(rules_from_json(json, &again, NULL), 0);
+        for (size_t i = 0; i <= n; i++) {
+                assert_true(rules_def(rules, i, &a) && rules_def(again, i, &b));
+                assert_string_equal(a.path, b.path);
+                assert_true(a.action == b.action && a.types == b.types && a.builtin == b.builtin);
+        }
+        assert_false(rules_def(again, n + 1, &b));
+        assert_true(rules_fold(again));
+        assert_string_equal(rules_base(again), ".git");
+        assert_int_equal(rules_path(again, "hooks/pre-commit", S_IFREG).action, GUARD_HOLD);
+        assert_int_equal(rules_path(again, "first", S_IFDIR).action, GUARD_ALLOW);
+}
+
+static void rules_from_json_rejects(void **state) {
+        static const char *const bad[] = { "{}",
+                                           "{\"list\":7}",
+                                           "{\"list\":[\"other\",7]}",
+                                           "{\"list\":[[\"a\",\"eat\",0,false]]}",
+                                           "{\"list\":[[\"a\",\"hold\",8,false]]}",
+                                           "{\"list\":[[7,\"hold\",0,false]]}",
+                                           "{\"list\":[[\"\xc4\x80\",\"hold\",0,false]]}",
+                                           "{\"list\":[[\"[\",\"hold\",0,false]]}" };
+        struct rules *rules = (struct rules *) state;
+
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                AUTO_JSON json_t *json = json_loads(bad[i], 0, NULL);
+
+                assert_non_null(json);
+                assert_int_equal(rules_from_json(json, &rules, NULL), -EINVAL);
+        }
+        assert_int_equal(rules_from_json(NULL, &rules, NULL), 0);
+        assert_null(rules);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(glob_match_is_bytewise),
@@ -745,6 +800,8 @@ int main(void) {
                 cmocka_unit_test(rules_path_agrees_with_the_model),
                 cmocka_unit_test(rules_step_states_have_one_future),
                 cmocka_unit_test(rules_step_is_thread_safe),
+                cmocka_unit_test(rules_from_json_judges_as_before),
+                cmocka_unit_test(rules_from_json_rejects),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
