@@ -1,6 +1,7 @@
 #include "fs/pin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +36,15 @@ static int resolve(const char *path, const struct pin_policy *policy, struct wal
 int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret, struct error *err) {
         AUTO_WALK struct walk at = WALK_INIT;
         AUTO_FREE char *copy = NULL;
-        struct walk_id id;
+        struct walk_id id, dir;
         int r;
 
         r = resolve(path, policy, &at, err);
         if (r < 0)
                 return r;
         r = walk_identify(at.fd, &id);
+        if (r == 0)
+                r = walk_identify(at.dir_fd, &dir);
         if (r < 0)
                 return error_set(err, r, "bind source '%s': %s", ESC(path), strerror(-r));
         r = sensitive_check(path, &at, &id, policy, err);
@@ -57,6 +60,8 @@ int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret,
                 .mnt_id = id.mnt_id,
                 .dev = id.dev,
                 .ino = id.ino,
+                .dir_dev = dir.dev,
+                .dir_ino = dir.ino,
                 .btime_ns = id.btime_ns,
                 .type = id.mode & S_IFMT,
                 .owner = id.owner,
@@ -64,33 +69,88 @@ int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret,
         return 0;
 }
 
-/* "directory 12 of device 8:1, mount 7" */
-static const char *describe(mode_t type, uint64_t ino, uint64_t dev, uint64_t mnt_id, char *out,
-                            size_t size) {
-        (void) snprintf(out, size, "%s %" PRIu64 " of device %u:%u, mount %" PRIu64,
-                        S_ISDIR(type) ? "directory" : (S_ISREG(type) ? "file" : "special file"), ino,
-                        major(dev), minor(dev), mnt_id);
-        return out;
+/* "directory 12 of device 8:1, mount 7, owner 0, born 1764500000.000000001" */
+static void describe(const struct walk_id *id, char out[PIN_TEXT_MAX]) {
+        const char *type = S_ISDIR(id->mode) ? "directory" : S_ISREG(id->mode) ? "file" : "special file";
+
+        const int n =
+                snprintf(out, PIN_TEXT_MAX, "%s %" PRIu64 " of device %u:%u, mount %" PRIu64 ", owner %u",
+                         type, id->ino, major(id->dev), minor(id->dev), id->mnt_id, id->owner);
+
+        if (id->btime_ns)
+                (void) snprintf(out + n, PIN_TEXT_MAX - (size_t) n, ", born %" PRId64 ".%09" PRId64,
+                                id->btime_ns / 1000000000, id->btime_ns % 1000000000);
 }
 
-int pin_check(const struct pin *pin, struct error *err) {
+static struct walk_id pinned_id(const struct pin *pin) {
+        return (struct walk_id){ .mnt_id = pin->mnt_id,
+                                 .dev = pin->dev,
+                                 .ino = pin->ino,
+                                 .btime_ns = pin->btime_ns,
+                                 .mode = pin->type,
+                                 .owner = pin->owner };
+}
+
+static bool is_pinned(const struct pin *pin, const struct walk_id *id) {
+        return id->mnt_id == pin->mnt_id && id->dev == pin->dev && id->ino == pin->ino &&
+               id->btime_ns == pin->btime_ns && (id->mode & S_IFMT) == pin->type && id->owner == pin->owner;
+}
+
+/* The errors of a walk that say: what was there is not there any more. */
+static bool is_gone(int r) {
+        return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ESTALE || r == -ENAMETOOLONG;
+}
+
+int pin_check(const struct pin *pin, struct pin_change *ret) {
+        const struct walk_id was = pinned_id(pin);
         AUTO_WALK struct walk at = WALK_INIT;
-        char was[128], now[128];
         struct walk_id id;
         int r;
 
-        (void) describe(pin->type, pin->ino, pin->dev, pin->mnt_id, was, sizeof(was));
         r = walk_path(pin->path, &at);
         if (r == 0)
                 r = walk_identify(at.fd, &id);
-        if (r < 0)
-                return error_set(err, -ESTALE, "bind source '%s' changed: was %s, now: %s", ESC(pin->path),
-                                 was, strerror(-r));
-        if (id.mnt_id == pin->mnt_id && id.dev == pin->dev && id.ino == pin->ino &&
-            id.btime_ns == pin->btime_ns && (id.mode & S_IFMT) == pin->type)
+        if (r < 0 && !is_gone(r))
+                return r;
+        if (r == 0 && is_pinned(pin, &id))
                 return 0;
-        return error_set(err, -ESTALE, "bind source '%s' changed: was %s, is %s", ESC(pin->path), was,
-                         describe(id.mode, id.ino, id.dev, id.mnt_id, now, sizeof(now)));
+        describe(&was, ret->was);
+        if (r == 0)
+                describe(&id, ret->now);
+        else
+                (void) snprintf(ret->now, sizeof(ret->now), "%s", strerror(-r));
+        return -ESTALE;
+}
+
+static bool is_successor(const struct pin *pin, const struct walk *at, const struct walk_id *id,
+                         const struct walk_id *dir) {
+        return S_ISREG(pin->type) && S_ISREG(id->mode) && id->links == 1 && id->owner == pin->owner &&
+               id->mnt_id == pin->mnt_id && dir->dev == pin->dir_dev && dir->ino == pin->dir_ino &&
+               strcmp(at->real, pin->real) == 0;
+}
+
+int pin_follow(struct pin *pin, const struct pin_policy *policy) {
+        AUTO_WALK struct walk at = WALK_INIT;
+        struct walk_id id, dir;
+        int r;
+
+        r = walk_path(pin->path, &at);
+        if (r == 0)
+                r = walk_identify(at.fd, &id);
+        if (r == 0)
+                r = walk_identify(at.dir_fd, &dir);
+        if (r == 0 && !is_successor(pin, &at, &id, &dir))
+                r = -ESTALE;
+        if (r == 0)
+                r = sensitive_check(pin->path, &at, &id, policy, NULL);
+        if (r < 0)
+                return is_gone(r) || r == -EPERM ? -ESTALE : r;
+        if (dup3(at.fd, pin->fd, O_CLOEXEC) < 0)
+                return -errno;
+        pin->dev = id.dev;
+        pin->ino = id.ino;
+        pin->btime_ns = id.btime_ns;
+        return 0;
 }
 
 void pin_deinit(struct pin *pin) {

@@ -15,11 +15,19 @@ struct pin {
         int fd;          /* O_PATH, owned */
         char *path;      /* the absolute path as it was given, owned; for messages and re-checks only */
         char *real;      /* the same place without symlinks at the time, owned; for messages only */
-        uint64_t mnt_id; /* STATX_MNT_ID (unique since Linux 6.8) */
+        uint64_t mnt_id; /* STATX_MNT_ID (unique since Linux 6.8; before, as long as @fd is open) */
         uint64_t dev, ino;
-        int64_t btime_ns; /* 0: not known */
-        mode_t type;      /* S_IFMT bits: a directory or a regular file */
-        uid_t owner;      /* at the time; may change */
+        uint64_t dir_dev, dir_ino; /* of the directory in which it was found */
+        int64_t btime_ns;          /* 0: not known */
+        mode_t type;               /* S_IFMT bits: a directory or a regular file */
+        uid_t owner;
+};
+
+enum { PIN_TEXT_MAX = 256 };
+
+/** struct pin_change - what a source was and what its path leads to now; for messages and events */
+struct pin_change {
+        char was[PIN_TEXT_MAX], now[PIN_TEXT_MAX];
 };
 
 /**
@@ -76,10 +84,22 @@ int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret,
         __attribute__((warn_unused_result));
 
 /**
- * pin_check() - resolve the path again and compare mount, device, inode, birth time and type
- * Blocks (file system). Return: 0 same, -ESTALE (differs or is gone; message says was and now).
+ * pin_check() - resolve the path again, component by component, and compare mount, device, inode, birth time,
+ * type and owner
+ * @ret: filled when it differs or is gone
+ * Blocks (file system). Return: 0 same, -ESTALE (differs or is gone), another -errno (-EACCES, -EMFILE, ...):
+ * it could not be told.
  */
-int pin_check(const struct pin *pin, struct error *err) __attribute__((warn_unused_result));
+int pin_check(const struct pin *pin, struct pin_change *ret) __attribute__((warn_unused_result));
+
+/**
+ * pin_follow() - let the pin of a file follow an editor, which puts a new file in the place of the old one
+ * The new one must be a regular file with a single link, by the same owner, at the same place without
+ * symlinks, in the same directory of the same mount, and not be refused by @policy. @pin->fd keeps its number
+ * and stands for the new file then. Blocks (file system).
+ * Return: 0, -ESTALE (something else is there, or nothing), -errno; @pin is unchanged on failure.
+ */
+int pin_follow(struct pin *pin, const struct pin_policy *policy) __attribute__((warn_unused_result));
 
 /**
  * pin_hidden() - refused places below a pinned directory, relative to it, as rule patterns anchored with '/'

@@ -301,18 +301,15 @@ struct candidate {
         size_t n_above;
 };
 
-static int climb(struct candidate *c, const char *dir) {
-        AUTO_WALK struct walk at = WALK_INIT;
-        AUTO_FD int fd = -1;
-        int r;
+/* Up from @dir_fd by "..", which no name can lead astray. */
+static int climb(struct candidate *c, int dir_fd) {
+        AUTO_FD int fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
 
-        r = walk_path(dir, &at);
-        if (r < 0)
-                return r;
-        fd = TAKE_FD(at.fd);
+        if (fd < 0)
+                return -errno;
         while (c->n_above < ANCESTORS_MAX) {
                 struct walk_id *id = &c->above[c->n_above];
-                int up;
+                int up, r;
 
                 r = walk_identify(fd, id);
                 if (r < 0)
@@ -327,19 +324,6 @@ static int climb(struct candidate *c, const char *dir) {
                 fd = up;
         }
         return -ENAMETOOLONG;
-}
-
-static int candidate_init(struct candidate *c, const struct walk *at, const struct walk_id *id) {
-        AUTO_FREE char *parent = strdup(at->real);
-        char *slash;
-
-        if (!parent)
-                return -ENOMEM;
-        slash = strrchr(parent, '/');
-        slash[slash == parent] = '\0';
-        c->above[0] = *id;
-        c->n_above = 1;
-        return climb(c, parent);
 }
 
 /* Whether the source is in the list of what the operator allows by name, for the sake of @place. */
@@ -424,7 +408,8 @@ int sensitive_check(const char *given, const struct walk *at, const struct walk_
         r = check_type(given, id->mode, err);
         if (r < 0)
                 return r;
-        r = candidate_init(&c, at, id);
+        c.above[c.n_above++] = *id;
+        r = climb(&c, at->dir_fd);
         if (r < 0)
                 return error_set(err, r, "bind source '%s': %s", ESC(given), strerror(-r));
         r = check_fs(&c, at->fd);

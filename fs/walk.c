@@ -19,9 +19,9 @@
 #define STATX_MNT_ID_UNIQUE 0x00004000U /* Linux 6.8 */
 #endif
 
-/** struct walking - a path on its way: @real is where @fd is, @todo what is left to go */
+/** struct walking - a path on its way: @real is where @fd is, found in @dir_fd, @todo what is left to go */
 struct walking {
-        int fd;
+        int fd, dir_fd;
         unsigned links;
         struct buf real;
         struct buf todo;
@@ -29,8 +29,21 @@ struct walking {
 
 static void walking_deinit(struct walking *w) {
         w->fd = fd_close(w->fd);
+        w->dir_fd = fd_close(w->dir_fd);
         buf_deinit(&w->real);
         buf_deinit(&w->todo);
+}
+
+/* Moves to @fd, found in @dir_fd; consumes both. */
+static void go_to(struct walking *w, int fd, int dir_fd) {
+        const int old = w->fd;
+
+        if (w->dir_fd != dir_fd)
+                (void) fd_close(w->dir_fd);
+        w->dir_fd = dir_fd;
+        w->fd = fd;
+        if (old != dir_fd)
+                (void) fd_close(old);
 }
 
 static int go_to_root(struct walking *w) {
@@ -38,21 +51,25 @@ static int go_to_root(struct walking *w) {
 
         if (fd < 0)
                 return -errno;
-        w->fd = fd_close(w->fd);
-        w->fd = fd;
+        go_to(w, fd, -1);
         buf_deinit(&w->real);
         w->real = (struct buf){ .max = PATH_MAX - 1 };
         return 0;
 }
 
+static int open_up(int fd) {
+        return sys_openat2(fd, "..", O_PATH | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS);
+}
+
 static int go_up(struct walking *w) {
-        const int fd = sys_openat2(w->fd, "..", O_PATH | O_DIRECTORY, 0, RESOLVE_NO_MAGICLINKS);
+        const int fd = open_up(w->fd), dir_fd = fd < 0 ? fd : open_up(fd);
         char *slash;
 
-        if (fd < 0)
-                return fd;
-        w->fd = fd_close(w->fd);
-        w->fd = fd;
+        if (dir_fd < 0) {
+                (void) fd_close(fd);
+                return dir_fd;
+        }
+        go_to(w, fd, dir_fd);
         slash = w->real.len ? strrchr(w->real.data, '/') : NULL;
         if (slash) {
                 *slash = '\0';
@@ -96,14 +113,23 @@ static int follow(struct walking *w, int fd) {
         return 0;
 }
 
+/* Asked for as a directory, what an automounter answers for is mounted. */
+static int open_name(int dir_fd, const char *name) {
+        const uint64_t resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
+        const int fd = sys_openat2(dir_fd, name, O_PATH | O_NOFOLLOW | O_DIRECTORY, 0, resolve);
+
+        return fd == -ENOTDIR || fd == -ELOOP ? sys_openat2(dir_fd, name, O_PATH | O_NOFOLLOW, 0, resolve)
+                                              : fd;
+}
+
 static int go_down(struct walking *w, const char *name) {
         AUTO_FD int fd = -1;
         struct stat st;
         int r;
 
-        fd = sys_openat2(w->fd, name, O_PATH | O_NOFOLLOW, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+        fd = open_name(w->fd, name);
         if (fd < 0)
-                return fd;
+                return TAKE(fd, -1);
         if (fstat(fd, &st) < 0)
                 return -errno;
         if (S_ISLNK(st.st_mode))
@@ -113,8 +139,7 @@ static int go_down(struct walking *w, const char *name) {
                 r = buf_str(&w->real, name);
         if (r < 0)
                 return r == -E2BIG ? -ENAMETOOLONG : r;
-        w->fd = fd_close(w->fd);
-        w->fd = TAKE_FD(fd);
+        go_to(w, TAKE_FD(fd), w->fd);
         return 0;
 }
 
@@ -135,7 +160,7 @@ static int next_name(struct walking *w, char name[NAME_MAX + 1]) {
 }
 
 int walk_path(const char *path, struct walk *ret) {
-        CLEANUP(walking_deinit) struct walking w = { .fd = -1, .todo = { .max = PATH_MAX } };
+        CLEANUP(walking_deinit) struct walking w = { .fd = -1, .dir_fd = -1, .todo = { .max = PATH_MAX } };
         char name[NAME_MAX + 1];
         int r;
 
@@ -156,9 +181,13 @@ int walk_path(const char *path, struct walk *ret) {
         }
         if (r == 0 && w.real.len == 0)
                 r = buf_str(&w.real, "/");
+        if (r == 0 && w.dir_fd < 0)
+                w.dir_fd = r = open_up(w.fd);
         if (r < 0)
                 return r;
-        *ret = (struct walk){ .fd = TAKE_FD(w.fd), .real = buf_take(&w.real), .links = w.links };
+        *ret = (struct walk){
+                .fd = TAKE_FD(w.fd), .dir_fd = TAKE_FD(w.dir_fd), .real = buf_take(&w.real), .links = w.links
+        };
         return 0;
 }
 
@@ -174,6 +203,7 @@ int walk_identify(int fd, struct walk_id *ret) {
                 .ino = sx.stx_ino,
                 .mode = sx.stx_mode,
                 .owner = sx.stx_uid,
+                .links = sx.stx_nlink,
         };
         if (sx.stx_mask & STATX_BTIME)
                 ret->btime_ns = sx.stx_btime.tv_sec * 1000000000 + sx.stx_btime.tv_nsec;
@@ -182,6 +212,7 @@ int walk_identify(int fd, struct walk_id *ret) {
 
 void walk_deinit(struct walk *walk) {
         walk->fd = fd_close(walk->fd);
+        walk->dir_fd = fd_close(walk->dir_fd);
         free(walk->real);
         walk->real = NULL;
 }

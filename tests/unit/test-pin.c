@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -153,6 +154,7 @@ static void pin_open_records_what_it_found(void **state) {
         const struct place *p = *state;
         const struct pin_policy policy = { .home = p->home };
         AUTO_PIN struct pin pin = PIN_INIT;
+        struct pin_change change;
         struct stat st;
 
         assert_int_equal(pin_open(at(p, "home/ws"), &policy, &pin, NULL), 0);
@@ -165,7 +167,42 @@ static void pin_open_records_what_it_found(void **state) {
         assert_string_equal(pin.path, at(p, "home/ws"));
         assert_int_equal(fcntl(pin.fd, F_GETFD), FD_CLOEXEC);
         assert_int_equal(fcntl(pin.fd, F_GETFL) & O_PATH, O_PATH);
-        assert_int_equal(pin_check(&pin, NULL), 0);
+        assert_int_equal(pin_check(&pin, &change), 0);
+        assert_int_equal(stat(at(p, "home"), &st), 0);
+        assert_int_equal(pin.dir_ino, st.st_ino);
+        assert_int_equal(pin.dir_dev, st.st_dev);
+}
+
+/* The directory that a place was found in, over "..", links and the root: what sensitive.c climbs from. */
+static void walk_path_tells_the_directory(void **state) {
+        const struct place *p = *state;
+        static const struct {
+                const char *path, *dir;
+        } cases[] = {
+                { "home/ws/a/f", "home/ws/a" },
+                { "home/ws/a/..", "home" },
+                { "home/ws/a/../a", "home/ws" },
+                { "l/f", "home/ws/a" },
+                { "home/ws/./a", "home/ws" },
+                { "l/../../.ssh/id", "home/.ssh" },
+                { "/", "/" },
+                { "/..", "/" },
+                { "l/../../../home/ws", "home" },
+        };
+
+        make_link(p, at(p, "home/ws/a"), "l");
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                const bool abs = cases[i].path[0] == '/';
+                AUTO_WALK struct walk w = WALK_INIT;
+                struct walk_id id;
+                struct stat st;
+
+                assert_int_equal(walk_path(abs ? cases[i].path : at(p, cases[i].path), &w), 0);
+                assert_int_equal(walk_identify(w.dir_fd, &id), 0);
+                assert_int_equal(stat(abs ? cases[i].dir : at(p, cases[i].dir), &st), 0);
+                if (id.ino != st.st_ino || id.dev != st.st_dev)
+                        fail_msg("'%s' was not found in '%s'", cases[i].path, cases[i].dir);
+        }
 }
 
 static void pin_open_refuses(void **state) {
@@ -279,36 +316,165 @@ static void pin_open_keeps_links_beneath(void **state) {
         }
 }
 
+static void pin_at(const struct place *p, const char *rel, struct pin *ret) {
+        const struct pin_policy policy = { .home = p->home };
+
+        assert_int_equal(pin_open(at(p, rel), &policy, ret, NULL), 0);
+}
+
+static void check_is(const struct pin *pin, int want, const char *says) {
+        struct pin_change change = { 0 };
+        const int r = pin_check(pin, &change);
+
+        if (r != want || (says && !strstr(change.now, says)))
+                fail_msg("%s: %d, was '%s', now '%s'", pin->path, r, change.was, change.now);
+        if (r == -ESTALE && strcmp(change.was, change.now) == 0)
+                fail_msg("%s: nothing differs in '%s'", pin->path, change.now);
+}
+
+static void move(const struct place *p, const char *from, const char *to) {
+        assert_int_equal(rename(at(p, from), at(p, to)), 0);
+}
+
 static void pin_check_finds_a_swap(void **state) {
         const struct place *p = *state;
-        const struct pin_policy policy = { .home = p->home };
         AUTO_PIN struct pin dir = PIN_INIT, link = PIN_INIT, file = PIN_INIT;
-        struct error err = { 0 };
 
         make_link(p, "ws", "home/link");
         make_dir(p, "home/other");
-        assert_int_equal(pin_open(at(p, "home/ws/a"), &policy, &dir, NULL), 0);
-        assert_int_equal(pin_open(at(p, "home/link"), &policy, &link, NULL), 0);
-        assert_int_equal(pin_open(at(p, "home/ws/a/f"), &policy, &file, NULL), 0);
-        assert_int_equal(pin_check(&link, NULL), 0);
-        /* the link leads elsewhere */
+        make_dir(p, "home/other/a");
+        pin_at(p, "home/ws/a", &dir);
+        pin_at(p, "home/link", &link);
+        pin_at(p, "home/ws/a/f", &file);
+        check_is(&link, 0, NULL);
+        /* the link leads elsewhere, then nowhere, then in a circle */
         assert_int_equal(unlink(at(p, "home/link")), 0);
         make_link(p, "other", "home/link");
-        assert_int_equal(pin_check(&link, &err), -ESTALE);
-        assert_non_null(strstr(err.msg, "was directory"));
-        assert_non_null(strstr(err.msg, "is directory"));
-        /* the file is replaced, then gone */
+        check_is(&link, -ESTALE, "directory ");
+        assert_int_equal(unlink(at(p, "home/link")), 0);
+        make_link(p, "nowhere", "home/link");
+        check_is(&link, -ESTALE, "No such file");
+        assert_int_equal(unlink(at(p, "home/link")), 0);
+        make_link(p, "link", "home/link");
+        check_is(&link, -ESTALE, "Too many");
+        /* the file is replaced, then gone, then a directory, then something in the way */
         make_file(p, "home/ws/a/f2");
-        assert_int_equal(rename(at(p, "home/ws/a/f2"), at(p, "home/ws/a/f")), 0);
-        assert_int_equal(pin_check(&file, NULL), -ESTALE);
+        move(p, "home/ws/a/f2", "home/ws/a/f");
+        check_is(&file, -ESTALE, "file ");
         assert_int_equal(unlink(at(p, "home/ws/a/f")), 0);
-        assert_int_equal(pin_check(&file, &err), -ESTALE);
-        assert_non_null(strstr(err.msg, "No such file"));
+        check_is(&file, -ESTALE, "No such file");
+        make_dir(p, "home/ws/a/f");
+        check_is(&file, -ESTALE, "directory ");
+        /* every component above: exchanged for another directory, replaced by a file */
+        move(p, "home/ws", "home/ws.old");
+        move(p, "home/other", "home/ws");
+        check_is(&dir, -ESTALE, "directory ");
+        move(p, "home/ws", "home/other");
+        make_file(p, "home/ws");
+        check_is(&dir, -ESTALE, "Not a directory");
+        assert_int_equal(unlink(at(p, "home/ws")), 0);
+        move(p, "home/ws.old", "home/ws");
+        check_is(&dir, 0, NULL);
         /* a directory becomes a link to itself: the same place */
-        assert_int_equal(rename(at(p, "home/ws/a"), at(p, "home/ws/b")), 0);
-        assert_int_equal(pin_check(&dir, NULL), -ESTALE);
+        move(p, "home/ws/a", "home/ws/b");
+        check_is(&dir, -ESTALE, "No such file");
         make_link(p, "b", "home/ws/a");
-        assert_int_equal(pin_check(&dir, NULL), 0);
+        check_is(&dir, 0, NULL);
+}
+
+/* Red when the owner is not compared. */
+static void pin_check_finds_a_new_owner(void **state) {
+        const struct place *p = *state;
+        AUTO_PIN struct pin dir = PIN_INIT;
+
+        pin_at(p, "home/ws/a", &dir);
+        if (geteuid() != 0)
+                skip();
+        assert_int_equal(chown(at(p, "home/ws/a"), 4242, 4242), 0);
+        check_is(&dir, -ESTALE, "owner 4242");
+}
+
+/* What cannot be told is not a change: whoever takes a right away has swapped nothing. */
+static void pin_check_says_when_it_cannot_tell(void **state) {
+        const struct place *p = *state;
+        AUTO_PIN struct pin dir = PIN_INIT;
+
+        pin_at(p, "home/ws/a", &dir);
+        if (geteuid() == 0)
+                skip();
+        assert_int_equal(chmod(at(p, "home/ws"), 0), 0);
+        check_is(&dir, -EACCES, NULL);
+        assert_int_equal(chmod(at(p, "home/ws"), 0700), 0);
+        check_is(&dir, 0, NULL);
+}
+
+static void replace(const struct place *p) {
+        make_file(p, "home/ws/a/new");
+        move(p, "home/ws/a/new", "home/ws/a/f");
+}
+
+static void pin_follow_takes_an_editors_file(void **state) {
+        const struct place *p = *state;
+        const struct pin_policy policy = { .home = p->home };
+        AUTO_PIN struct pin file = PIN_INIT;
+        const struct timespec step = { .tv_nsec = 2000000 };
+        struct stat now, pinned;
+        int fd;
+
+        pin_at(p, "home/ws/a/f", &file);
+        fd = file.fd;
+        for (int i = 0; i < 3; i++) {
+                (void) nanosleep(&step, NULL);
+                replace(p);
+                check_is(&file, -ESTALE, "file ");
+                assert_int_equal(pin_follow(&file, &policy), 0);
+                assert_int_equal(file.fd, fd);
+                assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+                assert_int_equal(stat(at(p, "home/ws/a/f"), &now), 0);
+                assert_int_equal(fstat(fd, &pinned), 0);
+                assert_int_equal(now.st_ino, pinned.st_ino);
+                check_is(&file, 0, NULL);
+        }
+}
+
+/* Each row is red when is_successor() or sensitive_check() loses the part that is about it. */
+static void pin_follow_takes_nothing_else(void **state) {
+        const struct place *p = *state;
+        const struct pin_policy policy = { .home = p->home, .state_dir = at(p, "home/ws/a/f") };
+        const struct pin_policy plain = { .home = p->home };
+        AUTO_PIN struct pin file = PIN_INIT, dir = PIN_INIT;
+        struct stat st;
+
+        pin_at(p, "home/ws/a/f", &file);
+        pin_at(p, "home/ws/a", &dir);
+        assert_int_equal(pin_follow(&dir, &plain), -ESTALE); /* not a file */
+        move(p, "home/ws/a/f", "home/old");
+        assert_int_equal(pin_follow(&file, &plain), -ESTALE); /* nothing */
+        make_dir(p, "home/ws/a/f");
+        assert_int_equal(pin_follow(&file, &plain), -ESTALE);
+        assert_int_equal(rmdir(at(p, "home/ws/a/f")), 0);
+        make_file(p, "home/other");
+        make_link(p, "../../other", "home/ws/a/f"); /* a link */
+        assert_int_equal(pin_follow(&file, &plain), -ESTALE);
+        assert_int_equal(unlink(at(p, "home/ws/a/f")), 0);
+        assert_int_equal(link(at(p, "home/other"), at(p, "home/ws/a/f")), 0); /* a file of two names */
+        assert_int_equal(pin_follow(&file, &plain), -ESTALE);
+        assert_int_equal(unlink(at(p, "home/other")), 0);
+        assert_int_equal(pin_follow(&file, &policy), -ESTALE); /* a place that is refused */
+        if (geteuid() == 0) {
+                assert_int_equal(chown(at(p, "home/ws/a/f"), 4242, 4242), 0);
+                assert_int_equal(pin_follow(&file, &plain), -ESTALE); /* by somebody else */
+                assert_int_equal(chown(at(p, "home/ws/a/f"), 0, 0), 0);
+        }
+        move(p, "home/ws/a", "home/ws/moved"); /* the same name in another directory */
+        make_dir(p, "home/ws/a");
+        make_file(p, "home/ws/a/f");
+        assert_int_equal(pin_follow(&file, &plain), -ESTALE);
+        /* through all of it the old file stayed */
+        assert_int_equal(fstat(file.fd, &st), 0);
+        assert_int_equal(st.st_ino, file.ino);
+        assert_int_equal(stat(at(p, "home/old"), &st), 0);
+        assert_int_equal(st.st_ino, file.ino);
 }
 
 static bool has(char **v, size_t n, const char *want) {
@@ -423,6 +589,32 @@ static int own_mounts(void) {
         return 0;
 }
 
+/* What is mounted over the source or over a directory above it, be it the very same directory. */
+static int check_mounts(const struct place *p, const struct pin *whole) {
+        AUTO_PIN struct pin pin = PIN_INIT;
+        const struct pin_policy policy = { .home = p->home };
+        static const char *const over[] = { "home/ws/a", "home/ws", "home" };
+        struct pin_change change;
+
+        if (pin_check(whole, &change) != 0 || umount2(at(p, "whole"), MNT_DETACH) < 0 ||
+            pin_check(whole, &change) != -ESTALE)
+                return 4;
+        if (pin_open(at(p, "home/ws/a"), &policy, &pin, NULL) < 0)
+                return 5;
+        for (size_t i = 0; i < ARRAY_SIZE(over); i++) {
+                if (mount(at(p, over[i]), at(p, over[i]), NULL, MS_BIND, NULL) < 0)
+                        return 6;
+                if (pin_check(&pin, &change) != -ESTALE) /* only the mount differs */
+                        return 7;
+                if (umount2(at(p, over[i]), MNT_DETACH) < 0 || pin_check(&pin, &change) != 0)
+                        return 8;
+                if (mount("none", at(p, over[i]), "tmpfs", 0, NULL) < 0 ||
+                    pin_check(&pin, &change) != -ESTALE || umount2(at(p, over[i]), MNT_DETACH) < 0)
+                        return 9;
+        }
+        return pin_check(&pin, &change) == 0 ? 0 : 10;
+}
+
 /* Bind mounts need a mount namespace of their own: done in a child. Return: 77: not possible. */
 static int check_aliases(const struct place *p) {
         const struct pin_policy policy = { .home = p->home };
@@ -442,10 +634,7 @@ static int check_aliases(const struct place *p) {
         if (!has(v, n, "/.ssh") || !has(v, n, "/.config/gcloud"))
                 return 3;
         free_list(v, n);
-        return pin_check(&pin, NULL) == 0 && umount2(at(p, "whole"), MNT_DETACH) == 0 &&
-                               pin_check(&pin, NULL) == -ESTALE
-                       ? 0
-                       : 4;
+        return check_mounts(p, &pin);
 }
 
 static void pin_open_sees_through_bind_mounts(void **state) {
@@ -472,11 +661,16 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 TEST(walk_path_resolves),
                 TEST(walk_path_rejects),
+                TEST(walk_path_tells_the_directory),
                 TEST(pin_open_records_what_it_found),
                 TEST(pin_open_refuses),
                 TEST(pin_open_allows_by_name),
                 TEST(pin_open_keeps_links_beneath),
                 TEST(pin_check_finds_a_swap),
+                TEST(pin_check_finds_a_new_owner),
+                TEST(pin_check_says_when_it_cannot_tell),
+                TEST(pin_follow_takes_an_editors_file),
+                TEST(pin_follow_takes_nothing_else),
                 TEST(pin_hidden_lists_children),
                 TEST(pin_hidden_follows_links),
                 TEST(pin_hidden_gives_patterns),
