@@ -110,6 +110,7 @@ static int land_region(const struct review_region *region, void *arg, struct err
         struct landing *l = arg;
         const struct apply_options opt = {
                 .force = l->o->force,
+                .kernel = region->kernel,
                 .region = region->index,
                 .run_fd = l->review->dir.fd,
                 .upper_fd = region->upper_fd,

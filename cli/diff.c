@@ -58,8 +58,10 @@ static int list_change(const struct change *change, void *arg) {
 static int list_region(const struct review_region *region, void *arg, struct error *err) {
         struct listing *l = arg;
 
+        const struct diff_layers layers = { region->upper_fd, region->lower_fd, region->kernel };
+
         l->region = region;
-        return diff_walk(region->upper_fd, region->lower_fd, list_change, l, err);
+        return diff_walk(&layers, list_change, l, err);
 }
 
 static int print_json(const struct review *review, json_t *changes) {

@@ -280,6 +280,7 @@ static int make_prefix(const json_t *row, struct buf *out) {
 static int each(const struct review *review, const json_t *row, bool lenient, bool any_source, review_fn fn,
                 void *arg, struct error *err) {
         const json_int_t index = json_integer_value(json_object_get(row, "index"));
+        const char *engine = json_string_value(json_object_get(row, "engine"));
         struct review_region region = { .index = (uint32_t) index };
         struct error why = { 0 };
         AUTO_BUF struct buf prefix = { 0 };
@@ -304,6 +305,7 @@ static int each(const struct review *review, const json_t *row, bool lenient, bo
                 log_warn("%s; shown as if the host had nothing", why.msg);
         region.prefix = buf_cstr(&prefix);
         region.upper_fd = upper;
+        region.kernel = engine && strcmp(engine, "overlay") == 0;
         region.lower_fd = lower < 0 ? -1 : lower;
         return fn(&region, arg, err);
 }
@@ -331,6 +333,12 @@ int review_line(const struct review_region *region, const struct change *change,
         r = buf_fmt(out, "%c%s ", change_letter(change->kind), change->conflict ? "!" : "");
         if (r == 0)
                 r = raw ? buf_str(out, region->prefix) : add_escaped(out, region->prefix);
+        if (r == 0 && change->from)
+                r = raw ? buf_str(out, change->from) : add_escaped(out, change->from);
+        if (r == 0 && change->from)
+                r = buf_str(out, " -> ");
+        if (r == 0 && change->from)
+                r = raw ? buf_str(out, region->prefix) : add_escaped(out, region->prefix);
         if (r == 0)
                 r = raw ? buf_str(out, change->path) : add_escaped(out, change->path);
         return r;
@@ -354,15 +362,18 @@ static const char *type_name(mode_t mode) {
 
 json_t *review_change(const struct review_region *region, const struct change *change) {
         const char kind[2] = { change_letter(change->kind), '\0' };
-        AUTO_BUF struct buf path = { 0 };
+        AUTO_BUF struct buf path = { 0 }, from = { 0 };
         char mode[8];
 
         if (buf_fmt(&path, "%s%s", region->prefix, change->path) < 0)
                 return NULL;
         (void) snprintf(mode, sizeof(mode), "%04o", change->mode & 07777U);
-        return json_pack("{s:s,s:o,s:i,s:s,s:s,s:I,s:b,s:s*}", "kind", kind, "path",
-                         json_from_bytes(buf_cstr(&path), JSON_PATH_MAX), "region", (int) region->index,
-                         "type", type_name(change->mode), "mode", mode, "size", (json_int_t) change->size,
-                         "conflict", change->conflict, "error",
+        if (change->from && buf_fmt(&from, "%s%s", region->prefix, change->from) < 0)
+                return NULL;
+        return json_pack("{s:s,s:o,s:o*,s:i,s:s,s:s,s:I,s:b,s:s*}", "kind", kind, "path",
+                         json_from_bytes(buf_cstr(&path), JSON_PATH_MAX), "from",
+                         change->from ? json_from_bytes(buf_cstr(&from), JSON_PATH_MAX) : NULL, "region",
+                         (int) region->index, "type", type_name(change->mode), "mode", mode, "size",
+                         (json_int_t) change->size, "conflict", change->conflict, "error",
                          change->error ? strerror(-change->error) : NULL);
 }

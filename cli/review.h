@@ -27,6 +27,7 @@ struct review_region {
         const char *prefix; /* of paths: "" for the workspace, else the target with a final slash */
         int upper_fd;
         int lower_fd; /* -1: the source is not what it was (review_each() with @lenient) */
+        bool kernel;  /* see struct diff_layers */
 };
 
 /*

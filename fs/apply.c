@@ -137,6 +137,8 @@ static int plan(const struct change *c, void *arg) {
                 return refuse(a, c, -EOPNOTSUPP);
         if (c->conflict && !a->opt->force)
                 return refuse(a, c, 0);
+        if (c->kind == CHANGE_RENAMED)
+                return refuse(a, c, -EXDEV);
         if (c->kind == CHANGE_MODIFIED && S_ISDIR(c->mode))
                 return 0; /* settle_finish() lands modes */
         if (!c->upper)
@@ -240,11 +242,12 @@ static int run_items(struct apply *a, bool deletions) {
 }
 
 static int land_all(struct apply *a) {
+        const struct diff_layers layers = { a->opt->upper_fd, a->opt->lower_fd, a->opt->kernel };
         int r;
 
         r = settle_flatten(a->opt->upper_fd, a->opt->lower_fd, a->err);
         if (r == 0)
-                r = diff_walk(a->opt->upper_fd, a->opt->lower_fd, plan, a, a->err);
+                r = diff_walk(&layers, plan, a, a->err);
         if (r == 0)
                 r = run_items(a, false);
         if (r == 0)

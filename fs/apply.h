@@ -17,6 +17,7 @@
 /** struct apply_options - one region of one run; descriptors borrowed */
 struct apply_options {
         bool force;      /* land over conflicts */
+        bool kernel;     /* see struct diff_layers */
         uint32_t region; /* index, kept in the journal */
         int run_fd;      /* run directory: holds the journal */
         int upper_fd;    /* of the region */

@@ -3,11 +3,13 @@
  *
  * One walk of the upper. Per directory the names are read and sorted, each is looked up in the upper and, by
  * the same name, in the lower directory of the same path (-1 where there is none). Below an opaque directory
- * the lower names that the upper lacks are deletions too.
+ * the lower names that the upper lacks are deletions too. Renamed directories (moves.h) are read before: the
+ * walk goes on below one with the lower directory it stands for, and what they took away is no deletion at
+ * its old place.
  *
  * Conflict: the record of the lower object made when the work first touched the path (layer.h) does not fit
  * what is there now. Deletions without a record are judged by time: a lower object changed after the deletion
- * is a conflict.
+ * is a conflict. Uppers that overlayfs wrote have no records: there the time decides of all.
  *
  * An attacker chose the names, the depth and the contents. Descriptors: two per level; memory: the names of
  * the directories on the way down.
@@ -20,7 +22,9 @@
 #include <unistd.h>
 
 #include "fs/layer.h"
+#include "fs/moves.h"
 #include "fs/names.h"
+#include "fs/pathfd.h"
 #include "fs/same.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
@@ -28,9 +32,13 @@
 #include "runtime/base/sys.h"
 
 struct walk {
+        const struct diff_layers *layers;
         change_fn fn;
         void *arg;
-        struct buf path; /* of the object looked at */
+        struct buf path;  /* of the object looked at */
+        struct buf lower; /* where the lower has it; while nothing was renamed: empty, and the path counts */
+        struct moves moves;
+        bool taken; /* the lower object looked at is shown elsewhere */
         unsigned depth;
         struct error *err;
 };
@@ -38,8 +46,9 @@ struct walk {
 /** struct level - one directory on the way down */
 struct level {
         int upper_fd;
-        int lower_fd; /* -1: none, or not a directory */
-        bool opaque;  /* it, or a directory above, hides the lower one */
+        int lower_fd;           /* -1: none, or not a directory */
+        const char *lower_path; /* while something was renamed */
+        bool opaque;            /* it, or a directory above, hides the lower one */
         bool conflict;
         int64_t hidden_since_ns;
 };
@@ -47,9 +56,11 @@ struct level {
 static int walk_level(struct walk *w, const struct level *level);
 
 char change_letter(enum change_kind kind) {
-        static const char letters[CHANGE_KIND_COUNT] = {
-                [CHANGE_ADDED] = 'A', [CHANGE_MODIFIED] = 'M', [CHANGE_DELETED] = 'D', [CHANGE_TYPE] = 'T'
-        };
+        static const char letters[CHANGE_KIND_COUNT] = { [CHANGE_ADDED] = 'A',
+                                                         [CHANGE_MODIFIED] = 'M',
+                                                         [CHANGE_DELETED] = 'D',
+                                                         [CHANGE_RENAMED] = 'R',
+                                                         [CHANGE_TYPE] = 'T' };
 
         return letters[kind];
 }
@@ -62,20 +73,35 @@ static int64_t mtime_ns(const struct stat *st) {
         return st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
 }
 
-int64_t diff_hidden_since(int dir_fd) {
+static int64_t born_ns(int fd, const char *name, int flags) {
         struct statx stx = { 0 };
 
-        if (statx(dir_fd, "", AT_EMPTY_PATH, STATX_BTIME, &stx) < 0 || !(stx.stx_mask & STATX_BTIME))
+        if (statx(fd, name, flags | AT_SYMLINK_NOFOLLOW, STATX_BTIME, &stx) < 0 ||
+            !(stx.stx_mask & STATX_BTIME))
                 return 0;
         return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
 }
 
+int64_t diff_hidden_since(int dir_fd) {
+        return born_ns(dir_fd, "", AT_EMPTY_PATH);
+}
+
+/* Whether the lower object changed after the upper one was made. */
+static bool is_newer(int dir_fd, const char *name, const struct stat *lower) {
+        return ctime_ns(lower) > born_ns(dir_fd, name, 0);
+}
+
 /* Whether the host changed @name since the work first touched it. @lower: NULL when there is none now. */
-static bool is_conflict(const struct level *level, const char *name, const struct stat *lower) {
+static bool is_conflict(const struct walk *w, const struct level *level, const char *name,
+                        const struct stat *lower) {
         struct layer_origin origin = { 0 };
 
+        if (w->taken)
+                return false; /* what may land here is seen when the rename has */
         if (layer_origin_at(level->upper_fd, name, &origin) < 0)
                 return true;
+        if (origin.ino == 0 && w->layers->kernel)
+                return lower && is_newer(level->upper_fd, name, lower);
         if (!lower)
                 return origin.ino != 0;
         return origin.ino == 0 || !layer_origin_same(&origin, lower);
@@ -92,8 +118,8 @@ static bool is_deletion_conflict(const struct level *level, const char *name, co
         return ctime_ns(lower) > mtime_ns(whiteout);
 }
 
-bool diff_dir_mode_changed(int dir_fd, const char *name, const struct stat *upper, const struct stat *lower,
-                           bool *ret_conflict) {
+bool diff_dir_mode_changed(int dir_fd, const char *name, bool kernel, const struct stat *upper,
+                           const struct stat *lower, bool *ret_conflict) {
         struct layer_origin origin = { 0 };
         const mode_t mode = upper->st_mode & 01777;
         int r;
@@ -103,7 +129,7 @@ bool diff_dir_mode_changed(int dir_fd, const char *name, const struct stat *uppe
                 return false;
         r = layer_origin_at(dir_fd, name, &origin);
         if (r < 0 || origin.ino == 0) {
-                *ret_conflict = true;
+                *ret_conflict = r < 0 || !kernel || is_newer(dir_fd, name, lower);
                 return true;
         }
         *ret_conflict = origin.ino != lower->st_ino || origin.mode != lower->st_mode;
@@ -113,6 +139,9 @@ bool diff_dir_mode_changed(int dir_fd, const char *name, const struct stat *uppe
 
 static int emit(struct walk *w, const struct level *level, struct change c) {
         c.path = buf_cstr(&w->path);
+        c.lower_path = w->moves.n > 0 ? buf_cstr(&w->lower) : c.path;
+        c.upper_dir = level->upper_fd;
+        c.lower_dir = level->lower_fd;
         c.conflict = c.conflict || level->conflict;
         if (c.kind == CHANGE_DELETED) {
                 c.mode = c.lower->st_mode;
@@ -123,12 +152,27 @@ static int emit(struct walk *w, const struct level *level, struct change c) {
         return w->fn(&c, w->arg);
 }
 
-/* Goes down into the upper directory @name; @lower_fd: directory that holds the lower one, -1: none. */
-static int descend(struct walk *w, const struct level *level, const char *name, bool opaque, int lower_fd,
-                   bool conflict) {
-        struct level next = { .lower_fd = -1, .conflict = conflict };
+/* Opens the lower directory @name in @dir_fd. Return: descriptor, -1: there is none, -errno with a message.
+ */
+static int open_lower(struct walk *w, int dir_fd, const char *name, bool *ret_conflict) {
+        const int fd = open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+
+        if (fd == -EACCES)
+                *ret_conflict = true;
+        else if (fd < 0 && fd != -ENOENT && fd != -ENOTDIR && fd != -ELOOP)
+                return error_set(w->err, fd, "read '%s' of the host: %s", ESC(buf_cstr(&w->path)),
+                                 strerror(-fd));
+        return fd < 0 ? -1 : fd;
+}
+
+/*
+ * Goes down into the upper directory @name.
+ * @next:  what is known of it; its lower_fd, when there is one, is consumed
+ */
+static int descend(struct walk *w, const struct level *level, const char *name, struct level next) {
+        AUTO_FD int lower = next.lower_fd;
         AUTO_FD int upper = open_beneath(level->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
-        AUTO_FD int lower = -1;
+        AUTO_FREE char *lower_path = w->moves.n > 0 ? strdup(buf_cstr(&w->lower)) : NULL;
         int r;
 
         if (upper == -ENOENT) /* as in visit_hidden() */
@@ -139,21 +183,78 @@ static int descend(struct walk *w, const struct level *level, const char *name, 
         if (w->depth >= DIFF_DEPTH_MAX)
                 return error_set(w->err, -ELOOP, "'%s': more than %d levels of directories",
                                  ESC(buf_cstr(&w->path)), DIFF_DEPTH_MAX);
-        if (lower_fd >= 0) {
-                lower = open_beneath(lower_fd, name, O_RDONLY | O_DIRECTORY, 0);
-                if (lower == -EACCES)
-                        next.conflict = true;
-                else if (lower < 0 && lower != -ENOENT && lower != -ENOTDIR && lower != -ELOOP)
-                        return error_set(w->err, lower, "read '%s' of the host: %s", ESC(buf_cstr(&w->path)),
-                                         strerror(-lower));
-        }
+        if (w->moves.n > 0 && !lower_path)
+                return error_set(w->err, -ENOMEM, "out of memory");
         next.upper_fd = upper;
-        next.lower_fd = lower < 0 ? -1 : lower;
-        next.opaque = opaque;
-        next.hidden_since_ns = level->opaque || !opaque ? level->hidden_since_ns : diff_hidden_since(upper);
+        next.lower_path = lower_path;
+        next.hidden_since_ns =
+                level->opaque || !next.opaque ? level->hidden_since_ns : diff_hidden_since(upper);
         w->depth++;
         r = walk_level(w, &next);
         w->depth--;
+        return r;
+}
+
+/* Whether we may look into the upper directory; said, not a reason to show nothing at all, when not. */
+static bool is_closed(const struct level *level, const char *name, struct change *c) {
+        if (faccessat(level->upper_fd, name, R_OK | X_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) == 0)
+                return false;
+        c->conflict = true;
+        c->error = -errno;
+        return true;
+}
+
+/* The lower directory of a move. Return: descriptor, -1: it is not there any more. */
+static int open_source(const struct walk *w, const char *from, struct stat *ret_st) {
+        const char *name;
+        AUTO_FD int parent = pathfd_open_parent(w->layers->lower_fd, from, &name);
+        AUTO_FD int fd = parent < 0 ? -1 : open_beneath(parent, name, O_RDONLY | O_DIRECTORY, 0);
+
+        if (fd < 0 || fstat(fd, ret_st) < 0)
+                return -1;
+        return TAKE_FD(fd);
+}
+
+/* Whether the lower object at the new place of a renamed directory is one that the work never saw. */
+static bool is_taken(const struct walk *w, const struct level *level, const char *name,
+                     const struct stat *lower, const struct stat *source) {
+        struct layer_origin origin = { 0 };
+
+        if (!lower)
+                return false;
+        if (layer_origin_at(level->upper_fd, name, &origin) < 0)
+                return true;
+        if (origin.ino == 0 || origin.ino == source->st_ino)
+                return !w->layers->kernel || is_newer(level->upper_fd, name, lower);
+        return !layer_origin_same(&origin, lower);
+}
+
+static int visit_moved(struct walk *w, const struct level *level, const char *name, const struct move *move,
+                       const struct stat *upper, const struct stat *lower) {
+        struct stat source = { 0 };
+        struct change c = { .kind = CHANGE_RENAMED, .upper = upper, .from = move->from };
+        struct level next = { .lower_fd = open_source(w, move->from, &source) };
+        int r;
+
+        c.conflict = next.lower_fd < 0 || is_taken(w, level, name, lower, &source);
+        c.lower = next.lower_fd < 0 ? NULL : &source;
+        w->lower.len = 0;
+        r = buf_str(&w->lower, move->from);
+        if (r < 0 || is_closed(level, name, &c)) {
+                (void) fd_close(next.lower_fd);
+                return r < 0 ? r : emit(w, level, c);
+        }
+        next.conflict = level->conflict || c.conflict;
+        r = emit(w, level, c);
+        if (r == 0 && c.lower &&
+            diff_dir_mode_changed(level->upper_fd, name, w->layers->kernel, upper, &source, &c.conflict)) {
+                c.kind = CHANGE_MODIFIED;
+                c.from = NULL;
+                r = emit(w, level, c);
+        }
+        if (r == 0)
+                return descend(w, level, name, next);
+        (void) fd_close(next.lower_fd);
         return r;
 }
 
@@ -161,28 +262,33 @@ static int visit_dir(struct walk *w, const struct level *level, const char *name
                      const struct stat *upper, const struct stat *lower) {
         const bool merged = lower && S_ISDIR(lower->st_mode);
         struct change c = { .upper = upper, .lower = lower };
+        struct level next = { .lower_fd = -1, .opaque = opaque || level->opaque };
         bool report = true;
         int r = 0;
 
         if (merged) {
                 c.kind = CHANGE_MODIFIED;
-                report = diff_dir_mode_changed(level->upper_fd, name, upper, lower, &c.conflict);
+                report = diff_dir_mode_changed(level->upper_fd, name, w->layers->kernel, upper, lower,
+                                               &c.conflict);
         } else {
                 c.kind = lower ? CHANGE_TYPE : CHANGE_ADDED;
-                c.conflict = is_conflict(level, name, lower);
+                c.conflict = is_conflict(w, level, name, lower);
         }
-        if (faccessat(level->upper_fd, name, R_OK | X_OK, AT_EACCESS | AT_SYMLINK_NOFOLLOW) < 0) {
-                /* the work took our own access away: said, not a reason to show nothing at all */
-                c.conflict = true;
-                c.error = -errno;
+        if (is_closed(level, name, &c))
                 return emit(w, level, c);
-        }
         if (report)
                 r = emit(w, level, c);
         if (r < 0)
                 return r;
-        return descend(w, level, name, opaque || level->opaque, merged ? level->lower_fd : -1,
-                       level->conflict || (!merged && c.conflict));
+        next.conflict = level->conflict || (!merged && c.conflict);
+        if (merged) {
+                r = open_lower(w, level->lower_fd, name, &next.conflict);
+                next.lower_fd = r < -1 ? -1 : r;
+        }
+        /* no record says what the work saw when it made the directory anew */
+        if (merged && opaque && w->layers->kernel && is_newer(level->upper_fd, name, lower))
+                next.conflict = true;
+        return r < -1 ? r : descend(w, level, name, next);
 }
 
 static int visit_file(struct walk *w, const struct level *level, const char *name, const struct stat *upper,
@@ -197,7 +303,7 @@ static int visit_file(struct walk *w, const struct level *level, const char *nam
                 c.kind = CHANGE_TYPE;
         if (lower && same_object(level->upper_fd, upper, level->lower_fd, lower, name))
                 return 0;
-        c.conflict = is_conflict(level, name, lower);
+        c.conflict = is_conflict(w, level, name, lower);
         return emit(w, level, c);
 }
 
@@ -221,6 +327,11 @@ static int visit_hidden(struct walk *w, const struct level *level, const struct 
         return emit(w, level, c);
 }
 
+static int find_lower_path(struct walk *w, const struct level *level, const char *name) {
+        w->lower.len = 0;
+        return buf_fmt(&w->lower, "%s%s%s", level->lower_path, *level->lower_path ? "/" : "", name);
+}
+
 static int visit(struct walk *w, const struct level *level, const char *name) {
         enum layer_kind kind = LAYER_ABSENT;
         struct stat upper, lower_buf;
@@ -237,6 +348,19 @@ static int visit(struct walk *w, const struct level *level, const char *name) {
                 else if (errno != ENOENT)
                         return error_set(w->err, -errno, "look at '%s' of the host: %s",
                                          ESC(buf_cstr(&w->path)), strerror(errno));
+        }
+        if (w->moves.n > 0) {
+                const struct move *move =
+                        kind == LAYER_DIR ? moves_find(&w->moves, buf_cstr(&w->path)) : NULL;
+
+                if (move)
+                        return visit_moved(w, level, name, move, &upper, lower);
+                r = find_lower_path(w, level, name);
+                if (r < 0)
+                        return r;
+                w->taken = moves_takes(&w->moves, buf_cstr(&w->lower));
+                if (w->taken)
+                        lower = NULL;
         }
         if (kind == LAYER_ABSENT)
                 return visit_hidden(w, level, lower);
@@ -295,12 +419,20 @@ static int walk_level(struct walk *w, const struct level *level) {
         return 0;
 }
 
-int diff_walk(int upper_fd, int lower_fd, change_fn fn, void *arg, struct error *err) {
-        struct walk w = { .fn = fn, .arg = arg, .err = err };
-        const struct level top = { .upper_fd = upper_fd, .lower_fd = lower_fd };
+int diff_walk(const struct diff_layers *layers, change_fn fn, void *arg, struct error *err) {
+        struct walk w = { .layers = layers, .fn = fn, .arg = arg, .err = err };
+        const struct level top = { .upper_fd = layers->upper_fd,
+                                   .lower_fd = layers->lower_fd,
+                                   .lower_path = "" };
         int r;
 
-        r = walk_level(&w, &top);
+        r = moves_read(layers->upper_fd, &w.moves);
+        if (r < 0)
+                r = error_set(err, r, "read the directories that the run renamed: %s", strerror(-r));
+        else
+                r = walk_level(&w, &top);
         buf_deinit(&w.path);
+        buf_deinit(&w.lower);
+        moves_deinit(&w.moves);
         return r;
 }

@@ -112,7 +112,7 @@ static int finish_mode(struct finish *f, int upper_dir, int lower_dir, const cha
 
         *ret = true;
         if (fstatat(lower_dir, name, &lower, AT_SYMLINK_NOFOLLOW) < 0 ||
-            !diff_dir_mode_changed(upper_dir, name, upper, &lower, &c.conflict))
+            !diff_dir_mode_changed(upper_dir, name, f->opt->kernel, upper, &lower, &c.conflict))
                 return 0;
         if (c.conflict && !f->opt->force) { /* counted and reported from the diff */
                 *ret = false;

@@ -58,7 +58,9 @@ static void count_region(const struct run_dir *dir, const json_t *region, struct
         if (upper < 0 || is_empty(upper))
                 return;
         lower = source ? open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        r = lower < 0 ? -errno : diff_walk(upper, lower, tally, t, NULL);
+        r = lower < 0 ? -errno
+                      : diff_walk(&(struct diff_layers){ .upper_fd = upper, .lower_fd = lower }, tally, t,
+                                  NULL);
         if (r < 0 && r != -E2BIG)
                 t->count++;
 }
