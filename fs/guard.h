@@ -55,6 +55,14 @@ struct guard_notice {
 };
 
 /**
+ * guard_confine() - give up what the server does not need, before it hears of a mount
+ * The process can from now on only make the calls of a file server, on files below the regions' roots and
+ * uppers (landlock; Linux 5.19). Sets no_new_privs; a call beyond the list ends the process. Capabilities are
+ * the caller's to drop before. Return: 0, -ENOMEM, -errno.
+ */
+int guard_confine(const struct guard_config *config, struct error *err) __attribute__((warn_unused_result));
+
+/**
  * guard_serve() - answer the kernel until the file system is unmounted
  * @fuse_fd: /dev/fuse descriptor of a mounted file system, consumed
  * Starts threads; the calling process must not fork any more. Blocks.

@@ -92,7 +92,7 @@ static int null_stdio(bool keep_stderr) {
 }
 
 /*
- * Must: work as the caller, without capabilities, and die with the supervisor.
+ * Must: work as the caller, without capabilities, and die with the supervisor. guard_confine() does the rest.
  * Must not: keep the caller's standard descriptors (a pipe's reader must see its end) or environment.
  */
 static int fsd_confine(const struct fsd *f) {
@@ -149,12 +149,12 @@ _Noreturn static void fsd_main(const struct fsd *f) {
         int fuse_fd;
 
         (void) umask(0);
-        if (fsd_confine(f) < 0)
+        fsd_config(f, regions, &config);
+        if (fsd_confine(f) < 0 || guard_confine(&config, NULL) < 0)
                 _exit(1);
         if (fdpass_recv(f->fuse_sock, &byte, sizeof(byte), &len, &fuse_fd, 1, &n) < 0 || n != 1)
                 _exit(1); /* setting up failed before the mount */
         (void) fd_close(f->fuse_sock);
-        fsd_config(f, regions, &config);
         _exit(guard_serve(&config, fuse_fd, NULL) < 0);
 }
 

@@ -31,6 +31,11 @@
 #include "runtime/base/sys.h"
 
 enum { RULES_GIVEN_MAX = 64, EXIT_SKIP = 77, EXIT_BROKEN = 125 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { CONFINED = false }; /* the sanitizers make calls of their own */
+#else
+enum { CONFINED = true };
+#endif
 enum { TREE_CLONE = 1, MOVE_EMPTY = 4 }; /* OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH */
 
 /** struct setup - the command line */
@@ -186,10 +191,14 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         }
         region.rules = rules;
         config.notice_fd = notice_socket(s);
+        drop_capabilities();
+        if (CONFINED && guard_confine(&config, &err) < 0) {
+                (void) fprintf(stderr, "guard-mount: server: %s\n", err.msg);
+                _exit(EXIT_BROKEN);
+        }
         if (fdpass_recv(sock, &byte, 1, &len, &fuse_fd, 1, &n) < 0 || n != 1)
                 _exit(0); /* the other side says why */
         (void) fd_close(sock);
-        drop_capabilities();
         r = guard_serve(&config, fuse_fd, &err);
         if (r < 0)
                 (void) fprintf(stderr, "guard-mount: server: %s\n", err.msg);

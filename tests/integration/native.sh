@@ -136,6 +136,27 @@ PY
         eq refused "$(python3 probe.py $$ "$C" run --network open --)" 'with the network open (landlock)'
 }
 
+# red when guard_confine() or the dropping of capabilities is left out of fsd_main()
+fsd_gave_up() {
+        local pid found='' out comm state session line
+        sandbox -- sh -c 'touch ready; until [ -e end ]; do sleep 0.1; done' &
+        out=$!
+        wait_for 20 test -e ready
+        for pid in $(helper_pids); do
+                look "$pid" && [ "$comm" = cofferdam-fsd ] || continue
+                found=$(grep -E '^(CapEff|CapPrm|CapBnd|CapAmb|NoNewPrivs|Seccomp):' "/proc/$pid/status" | tr -d '\t\n')
+                has "$(cat "/proc/$pid/limits")" 'Max core file size        0                    0 '
+        done
+        touch end
+        wait "$out"
+        if is_root; then
+                eq 'CapPrm:0000000000000000CapEff:0000000000000000CapBnd:0000000000000000CapAmb:0000000000000000NoNewPrivs:1Seccomp:2' "$found"
+        else
+                has "$found" 'CapPrm:0000000000000000CapEff:0000000000000000'
+                has "$found" 'NoNewPrivs:1Seccomp:2'
+        fi
+}
+
 t 'another uid' another_uid
 t 'root as another uid' another_uid_of_root
 t 'an unknown name' an_unknown_name
@@ -149,4 +170,5 @@ t 'a toolchain with its prefix' toolchain_prefix
 t 'a linked worktree' linked_worktree
 t 'a forged worktree' forged_worktree
 t 'abstract sockets of the host' abstract_socket
+t 'the file server gave up what it does not need' fsd_gave_up
 finish
