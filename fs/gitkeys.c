@@ -114,20 +114,57 @@ static bool is_cleanup(const char *sub, const char *value) {
         return is_one_of(value, words);
 }
 
+/* A part of a name between slashes (git-check-ref-format(1)) */
+static bool is_ref_part(const char *s, size_t n) {
+        return n > 0 && *s != '.' && s[n - 1] != '.' && !(n >= 5 && memcmp(s + n - 5, ".lock", 5) == 0);
+}
+
+/* The @len bytes at @s; "*" where @star says so. */
+static bool is_ref_text(const char *s, size_t len, bool star) {
+        const char *const set = star ? " ~^:?[\\" : " ~^:?*[\\";
+
+        if (len == 0 || strcspn(s, set) < len || memmem(s, len, "..", 2) || memmem(s, len, "@{", 2))
+                return false;
+        for (;;) {
+                const char *slash = memchr(s, '/', len);
+                const size_t n = slash ? (size_t) (slash - s) : len;
+
+                if (!is_ref_part(s, n))
+                        return false;
+                if (!slash)
+                        return true;
+                s += n + 1;
+                len -= n + 1;
+        }
+}
+
 /* A branch name, also with a remote in front. */
 static bool is_ref_name(const char *sub, const char *value) {
-        return is_text(sub, value) && *value && !strpbrk(value, " ~^:?*[\\") && !strstr(value, "..");
+        return is_text(sub, value) && is_ref_text(value, strlen(value), false);
 }
 
 static bool is_full_ref(const char *sub, const char *value) {
         return is_ref_name(sub, value) && strncmp(value, "refs/", 5) == 0;
 }
 
+static bool is_branch_or_dot(const char *sub, const char *value) {
+        return is_ref_name(sub, value) || (value && strcmp(value, ".") == 0);
+}
+
+/* Of refs/, to refs/: a fetch writes nowhere else. */
 static bool is_refspec(const char *sub, const char *value) {
-        if (!is_text(sub, value) || strpbrk(value, " ~?[\\") || strstr(value, ".."))
+        const char *colon;
+        size_t n;
+
+        if (!is_text(sub, value))
                 return false;
         value += *value == '+' || *value == '^';
-        return strncmp(value, "refs/", 5) == 0;
+        colon = strchr(value, ':');
+        n = colon ? (size_t) (colon - value) : strlen(value);
+        if (strncmp(value, "refs/", 5) != 0 || !is_ref_text(value, n, true))
+                return false;
+        return !colon ||
+               (strncmp(colon + 1, "refs/", 5) == 0 && is_ref_text(colon + 1, strlen(colon + 1), true));
 }
 
 static bool is_host(const char *s, size_t len) {
@@ -260,7 +297,7 @@ static const struct gitkeys_row safe_keys[] = {
         { GITKEYS_MODULES, "submodule", true, "url", "an https, ssh, scp-like or relative address",
           is_module_url },
         { GITKEYS_MODULES, "submodule", true, "update", "checkout, merge, rebase or none", is_update },
-        { GITKEYS_MODULES, "submodule", true, "branch", "branch name or '.'", is_ref_name },
+        { GITKEYS_MODULES, "submodule", true, "branch", "branch name or '.'", is_branch_or_dot },
         { GITKEYS_MODULES, "submodule", true, "ignore", "all, dirty, untracked or none", is_ignore },
         { GITKEYS_MODULES, "submodule", true, "shallow", "boolean", is_bool },
         { GITKEYS_MODULES, "submodule", true, "fetchrecursesubmodules", "boolean or on-demand",
