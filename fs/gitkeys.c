@@ -102,6 +102,14 @@ static bool is_rebase(const char *sub, const char *value) {
         return is_bool(sub, value) || is_one_of(value, words);
 }
 
+/* When which tasks are due; whether anything is run at all is in the person's own configuration. */
+static bool is_strategy(const char *sub, const char *value) {
+        static const char *const words[] = { "none", "incremental", NULL };
+
+        (void) sub;
+        return is_one_of(value, words);
+}
+
 static bool is_base(const char *sub, const char *value) {
         (void) sub;
         return value && strcmp(value, "base") == 0;
@@ -288,6 +296,9 @@ static const struct gitkeys_row safe_keys[] = {
         { ANY_CONFIG, "submodule", false, "active", "text", is_text },
         { ANY_CONFIG, "user", false, "name", "text", is_text },
         { ANY_CONFIG, "user", false, "email", "text", is_text },
+        /* written by git maintenance start and register */
+        { ANY_CONFIG, "maintenance", false, "auto", "boolean", is_bool },
+        { ANY_CONFIG, "maintenance", false, "strategy", "none or incremental", is_strategy },
         { ANY_CONFIG, "init", false, "defaultbranch", "branch name", is_ref_name },
         /* written by git submodule; has to be the way to the submodule's place: is_worktree() */
         { GITKEYS_MODULE, "core", false, "worktree", "the way back to the submodule's place", is_text },
