@@ -26,7 +26,7 @@ stage() {
         mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
-        cp "$COFFERDAM_HELPERS"/{deny,guard-mount,make-name,try-calls} "$stage/helpers/"
+        cp "$COFFERDAM_HELPERS"/{deny,git-judge,guard-mount,make-name,try-calls} "$stage/helpers/"
         for part in cases bench; do
                 [ ! -d "$COFFERDAM_SHARED/$part" ] || cp -r "$COFFERDAM_SHARED/$part" "$stage/shared/"
         done

@@ -41,6 +41,7 @@ REVIEWED = {
     'submodule.x.update': set(),
     'submodule.active': TEXT,  # pathspecs
     'user.name': TEXT, 'user.email': TEXT,
+    'maintenance.auto': BOOL, 'maintenance.strategy': set(),
     'init.defaultbranch': REF,
 }
 MODULES = {
