@@ -7,7 +7,9 @@ int admit_change(enum region_kind kind, bool has_upper, enum guard_do action) {
                 return -EROFS;
         if (action == GUARD_HIDE)
                 return -EACCES;
-        if (action == GUARD_ALLOW)
+        if (action == GUARD_ALLOW && !region_kind_copies(kind))
                 return ADMIT_LOWER;
-        return has_upper ? ADMIT_HELD : -EROFS;
+        if (!has_upper)
+                return -EROFS;
+        return action == GUARD_ALLOW ? ADMIT_UPPER : ADMIT_HELD;
 }

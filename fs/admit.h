@@ -10,6 +10,7 @@
 /** enum admit - where a change of a name goes */
 enum admit {
         ADMIT_LOWER, /* the host */
+        ADMIT_UPPER, /* the upper of a region where everything goes there */
         ADMIT_HELD,  /* the upper, and the supervisor is told */
 };
 

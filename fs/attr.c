@@ -82,6 +82,14 @@ void attr_merge(struct server *s, struct node *dir, struct facts *facts) {
         fd = upper_open_node(s, dir);
         if (fd < 0 || facts_at(fd, "", &upper) < 0)
                 return;
+        if (server_copies(s, dir->region)) { /* the upper's copy is what the work sees and changes */
+                facts->st.st_mode = upper.st.st_mode;
+                facts->st.st_atim = upper.st.st_atim;
+                facts->st.st_mtim = upper.st.st_mtim;
+                facts->st.st_ctim = upper.st.st_ctim;
+                facts->st.st_nlink = 1;
+                return;
+        }
         table_lock(s->table);
         held = node_verdict(s->table, dir, NULL).action == GUARD_HOLD;
         table_unlock(s->table);
@@ -112,6 +120,16 @@ static int look_up(struct server *s, struct node *node, struct facts *ret) {
         return place_look(s, node, ret);
 }
 
+/* the host still has the name that the work removed */
+static void discount(struct server *s, struct node *node, struct facts *facts) {
+        if (!server_copies(s, node->region) || node == s->table->roots[node->region])
+                return;
+        table_lock(s->table);
+        if (node->layer == NODE_LOWER && !node->names && facts->st.st_nlink > 0)
+                facts->st.st_nlink--;
+        table_unlock(s->table);
+}
+
 /* an object whose names are gone, or may not be reached any more: through a descriptor, else what was known
  * when the last name went */
 static int look_nameless(struct server *s, struct node *node, struct stat *ret) {
@@ -121,8 +139,10 @@ static int look_nameless(struct server *s, struct node *node, struct stat *ret) 
 
         if (fd >= 0) {
                 r = facts_at(fd, "", &facts);
-                if (r == 0)
+                if (r == 0) {
+                        discount(s, node, &facts);
                         attr_fill(&s->ids, &facts, node->ino, ret);
+                }
                 return r;
         }
         table_lock(s->table);
@@ -170,8 +190,10 @@ static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info
         fd = fi ? handle_fd(s, fi->fh) : -1;
         if (fd >= 0) {
                 r = facts_at(fd, "", &facts);
-                if (r == 0)
+                if (r == 0) {
+                        discount(s, node, &facts);
                         attr_fill(&s->ids, &facts, node->ino, ret);
+                }
         } else {
                 r = attr_read(s, node, ret);
         }
@@ -280,7 +302,8 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
         if (fd < 0)
                 return fd == -EBADF ? -ESTALE : TAKE(fd, -1);
         r = apply(fd, attr, to_set);
-        if (r == 0 && S_ISDIR(node->type) && node->layer == NODE_LOWER && upper_has(s, node)) {
+        if (r == 0 && S_ISDIR(node->type) && node->layer == NODE_LOWER && !server_copies(s, node->region) &&
+            upper_has(s, node)) {
                 AUTO_FD int upper = upper_open_node(s, node);
 
                 /* the newer of both is shown */

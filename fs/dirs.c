@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "fs/server.h"
@@ -136,13 +137,29 @@ static int first_name(struct table *t, const struct node *node, char name[NODE_N
 
 static int get(struct server *s, struct node *node, unsigned int depth, int *ret_fd);
 
-/* opens a directory of the lower beneath its parent */
+/* where the lower has a directory that was renamed; owned, NULL: where its name says */
+static char *redirect_of(struct table *t, const struct node *node) {
+        char *copy;
+
+        table_lock(t);
+        copy = node->redirect ? strdup(node->redirect) : NULL;
+        table_unlock(t);
+        return copy;
+}
+
+/* opens a directory of the lower beneath its parent, or where it was before it was renamed */
 static int open_lower(struct server *s, struct node *node, unsigned int depth) {
         char name[NODE_NAME_MAX + 1];
+        AUTO_FREE char *redirect = redirect_of(s->table, node);
         struct node *parent = NULL;
         int parent_fd, fd;
         int r;
 
+        if (redirect) {
+                r = open_beneath_long(server_region(s, node->region)->root_fd, redirect,
+                                      O_PATH | O_DIRECTORY);
+                return r == -ENOENT || r == -ENOTDIR || r == -ELOOP ? -ESTALE : r;
+        }
         r = first_name(s->table, node, name, &parent);
         if (r < 0)
                 return r;

@@ -15,7 +15,14 @@
 #include "fs/rules.h"
 #include "runtime/base/error.h"
 
-enum region_kind { REGION_DIRECT, REGION_RO, REGION_KIND_COUNT };
+/** enum region_kind - where changes that the rules allow go: the host; the upper, until a command ends; the
+ * upper, until they are applied; nowhere */
+enum region_kind { REGION_DIRECT, REGION_STAGED, REGION_COW, REGION_RO, REGION_KIND_COUNT };
+
+/** region_kind_copies() - whether everything that changes goes to the upper, also where no rule holds it */
+static inline bool region_kind_copies(enum region_kind kind) {
+        return kind == REGION_STAGED || kind == REGION_COW;
+}
 
 /** struct region - one served subtree; descriptors are borrowed and must stay open while the server runs */
 struct region {
@@ -26,7 +33,8 @@ struct region {
         struct rules *rules; /* NULL: everything allowed */
         const char
                 *base; /* stands in front of every path for the judge, as rules_rebase() has it; NULL: "" */
-        int upper_fd;  /* directory that takes held files; -1: none (a hold is then EROFS) */
+        int upper_fd;  /* directory that takes held files, of a staged or cow region all changes; -1: none
+                          (then  they are EROFS) */
 };
 
 /** struct guard_config - all the server knows */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -129,21 +130,18 @@ static bool open_up(int fd, mode_t mode) {
         return S_ISREG(mode) && (mode & 0600) != 0600 && attr_change_mode(fd, (mode & 0777) | 0600) == 0;
 }
 
-void handle_repoint(struct server *s, struct node *node, int dir_fd, const char *name) {
-        AUTO_FD int object = -1;
+void handle_repoint_fd(struct server *s, struct node *node, int object) {
+        char path[sizeof("/proc/self/fd/") + 12];
         struct facts facts;
         bool opened_up;
 
-        if (!node->handles)
+        if (!node->handles || facts_at(object, "", &facts) < 0 || !S_ISREG(facts.st.st_mode))
                 return;
-        object = open_beneath(dir_fd, name, O_PATH, 0);
-        if (object < 0 || facts_at(object, "", &facts) < 0)
-                return;
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
         opened_up = open_up(object, facts.st.st_mode);
         /* the list does not change: handles come and go under server.tree */
         for (const struct handle *h = node->handles; h; h = h->next) {
-                AUTO_FD int fd =
-                        open_beneath(dir_fd, name, handle_flags(s, h->flags) | O_NONBLOCK | O_NOCTTY, 0);
+                AUTO_FD int fd = open(path, handle_flags(s, h->flags) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
                 if (fd >= 0)
                         (void) dup3(fd, h->fd, O_CLOEXEC);
@@ -151,4 +149,11 @@ void handle_repoint(struct server *s, struct node *node, int dir_fd, const char 
         /* nothing is lost when this fails: the owner may do more than he asked for */
         if (opened_up && attr_change_mode(object, facts.st.st_mode & 0777) < 0)
                 return;
+}
+
+void handle_repoint(struct server *s, struct node *node, int dir_fd, const char *name) {
+        AUTO_FD int object = node->handles ? open_beneath(dir_fd, name, O_PATH, 0) : -1;
+
+        if (object >= 0)
+                handle_repoint_fd(s, node, object);
 }

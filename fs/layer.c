@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -22,11 +23,13 @@
 #include <unistd.h>
 
 #include "fs/copy.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
 #define XATTR_WHITEOUT COPY_XATTR_OVERLAY "whiteout"
 #define XATTR_OPAQUE   COPY_XATTR_OVERLAY "opaque"
+#define XATTR_REDIRECT COPY_XATTR_OVERLAY "redirect"
 #define XATTR_ORIGIN   COPY_XATTR_OURS "origin"
 #define XATTR_LINK     COPY_XATTR_OURS "link."
 
@@ -143,6 +146,9 @@ static int set_record(int fd, const char *attr, const struct layer_origin *origi
         return fsetxattr(fd, attr, &rec, sizeof(rec), 0) < 0 ? -errno : 0;
 }
 
+enum { RECORD_NONE = 1 };
+
+/* Return: 0 (@ret->ino 0: no record), RECORD_NONE (one that says so), -errno */
 static int get_record(int fd, const char *attr, struct layer_origin *ret) {
         struct origin_record rec;
         const ssize_t n = fgetxattr(fd, attr, &rec, sizeof(rec));
@@ -153,6 +159,10 @@ static int get_record(int fd, const char *attr, struct layer_origin *ret) {
         }
         if (n < 0)
                 return errno == ERANGE ? -EBADMSG : -errno;
+        if (n == sizeof(rec) && memcmp(rec.magic, "cfo0", 4) == 0) {
+                *ret = (struct layer_origin){ 0 };
+                return RECORD_NONE;
+        }
         if (n != sizeof(rec) || memcmp(rec.magic, "cfo1", 4) != 0 || rec.ino == 0 || rec.size > INT64_MAX)
                 return -EBADMSG;
         *ret = (struct layer_origin){
@@ -171,7 +181,9 @@ int layer_set_origin(int fd, const struct layer_origin *origin) {
 }
 
 int layer_get_origin(int fd, struct layer_origin *ret) {
-        return get_record(fd, XATTR_ORIGIN, ret);
+        const int r = get_record(fd, XATTR_ORIGIN, ret);
+
+        return r == RECORD_NONE ? 0 : r;
 }
 
 /*
@@ -184,6 +196,23 @@ static void link_attr(const char *name, char out[64]) {
         for (const char *p = name; *p; p++)
                 h = (h ^ (unsigned char) *p) * 0x100000001b3U;
         (void) snprintf(out, 64, XATTR_LINK "%016llx", (unsigned long long) h);
+}
+
+/* What the directory says of one of the names of a file whose own record is about another name. An empty
+ * record says "none". */
+static int claim_name(int dir_fd, const char *name, const struct layer_origin *lower, bool said) {
+        static const struct origin_record none = { .magic = { 'c', 'f', 'o', '0' } };
+        char attr[64];
+        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0)
+                return -errno;
+        link_attr(name, attr);
+        if (!said)
+                return fremovexattr(fd, attr) < 0 && errno != ENODATA ? -errno : 0;
+        if (lower->ino)
+                return set_record(fd, attr, lower);
+        return fsetxattr(fd, attr, &none, sizeof(none), 0) < 0 ? -errno : 0;
 }
 
 static int claim_link(int dir_fd, const char *name, const struct layer_origin *lower) {
@@ -225,8 +254,14 @@ int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
 
         if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
-        if (!can_carry_origin(&st))
-                return origin_of_link(dir_fd, name, ret);
+        if (!can_carry_origin(&st) || (S_ISREG(st.st_mode) && st.st_nlink > 1)) {
+                const int r = origin_of_link(dir_fd, name, ret);
+
+                if (r == RECORD_NONE)
+                        return 0;
+                if (r < 0 || ret->ino || !can_carry_origin(&st))
+                        return r;
+        }
         fd = open_attrs(dir_fd, name);
         return fd < 0 ? fd : layer_get_origin(fd, ret);
 }
@@ -259,10 +294,24 @@ static int handle_open_read(const struct handle *h) {
         return fd < 0 ? -errno : fd;
 }
 
-static int handle_claim(const struct handle *h, const struct layer_origin *lower) {
-        AUTO_FD int fd = handle_open_read(h);
+static bool same_record(const struct layer_origin *a, const struct layer_origin *b) {
+        return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+               a->ctime_ns == b->ctime_ns && a->mode == b->mode;
+}
 
-        return fd < 0 ? fd : layer_set_origin(fd, lower);
+/* Of a file with several names the directory carries what is true of one name only. */
+static int handle_claim(const struct handle *h, int dir_fd, const char *name,
+                        const struct layer_origin *lower) {
+        AUTO_FD int fd = handle_open_read(h);
+        struct layer_origin own;
+        int r;
+
+        if (fd < 0)
+                return TAKE(fd, -1);
+        if (S_ISDIR(h->st.st_mode) || h->st.st_nlink == 1)
+                return layer_set_origin(fd, lower);
+        r = layer_get_origin(fd, &own);
+        return r < 0 ? r : claim_name(dir_fd, name, lower, !same_record(&own, lower));
 }
 
 /* Adds rights of the owner. Return: 0 or -errno. */
@@ -283,12 +332,12 @@ int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) 
                 return r;
         if (!can_carry_origin(&h.st))
                 return claim_link(dir_fd, name, lower);
-        r = handle_claim(&h, lower);
+        r = handle_claim(&h, dir_fd, name, lower);
         if (r != -EACCES)
                 return r;
         r = handle_widen(&h, S_IRUSR | S_IWUSR);
         if (r == 0) {
-                r = handle_claim(&h, lower);
+                r = handle_claim(&h, dir_fd, name, lower);
                 handle_restore(&h);
         }
         return r;
@@ -462,12 +511,64 @@ int layer_open_dir(int upper_fd, int lower_fd, const char *path) {
         return TAKE_FD(fd);
 }
 
+void layer_set_times(int dir_fd, const struct stat *st) {
+        const struct timespec times[2] = { st->st_atim, st->st_mtim };
+
+        (void) !utimensat(dir_fd, "", times, AT_EMPTY_PATH);
+}
+
 int layer_set_opaque(int dir_fd, const char *name) {
         AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
         if (fd < 0)
                 return -errno;
         return fsetxattr(fd, XATTR_OPAQUE, "y", 1, 0) < 0 ? -errno : 0;
+}
+
+int layer_set_redirect(int dir_fd, const char *name, const char *path) {
+        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_BUF struct buf value = { 0 };
+        int r;
+
+        if (fd < 0)
+                return -errno;
+        if (!path)
+                return fremovexattr(fd, XATTR_REDIRECT) < 0 && errno != ENODATA ? -errno : 0;
+        r = buf_fmt(&value, "/%s", path);
+        if (r < 0)
+                return r;
+        return fsetxattr(fd, XATTR_REDIRECT, value.data, value.len, 0) < 0 ? -errno : 0;
+}
+
+static bool is_redirect(const char *path) {
+        if (*path != '/')
+                return is_component(path, strcspn(path, "/")) && !strchr(path, '/');
+        while (*path == '/') {
+                const size_t n = strcspn(++path, "/");
+
+                if (!is_component(path, n))
+                        return false;
+                path += n;
+        }
+        return *path == '\0';
+}
+
+int layer_get_redirect(int dir_fd, const char *name, char **ret) {
+        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        char value[XATTR_SIZE_MAX + 1];
+        ssize_t n;
+
+        *ret = NULL;
+        if (fd < 0)
+                return -errno;
+        n = fgetxattr(fd, XATTR_REDIRECT, value, sizeof(value) - 1);
+        if (n < 0)
+                return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -errno;
+        value[n] = '\0';
+        if (strlen(value) != (size_t) n || !is_redirect(value))
+                return -EBADMSG;
+        *ret = strdup(value);
+        return *ret ? 0 : -ENOMEM;
 }
 
 /* Marks the directory as one that holds whiteouts. @ret: whether it is opaque and needs none. */
@@ -515,6 +616,33 @@ int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lowe
         return r < 0 || opaque ? r : make_whiteout(dir_fd, name, lower, 0);
 }
 
+int layer_needs_whiteouts(int dir_fd, bool *ret) {
+        bool opaque = false;
+        const int r = mark_dir(dir_fd, &opaque);
+
+        *ret = !opaque;
+        return r;
+}
+
+int layer_cover(int dir_fd, const char *name, const struct layer_origin *lower) {
+        bool opaque = false;
+        char tmp[48];
+        int r;
+
+        r = mark_dir(dir_fd, &opaque);
+        if (r == 0 && opaque)
+                return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
+        if (r == 0)
+                r = temp_name(tmp);
+        if (r == 0)
+                r = make_whiteout(dir_fd, tmp, lower, 0);
+        if (r == 0 && renameat(dir_fd, tmp, dir_fd, name) < 0) {
+                r = -errno;
+                (void) unlinkat(dir_fd, tmp, 0);
+        }
+        return r;
+}
+
 int layer_clear_opaque(int dir_fd, char *const *hidden, size_t n, int64_t since_ns) {
         AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -549,24 +677,97 @@ int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret) {
         return 0;
 }
 
-static int copy_up_file(int lower_fd, const struct stat *st, int dir_fd, const char *name, bool with_data) {
+/* Makes the new file @t like the lower one. */
+static int fill(struct temp *t, int lower_fd, const struct stat *st, bool with_data) {
         const struct layer_origin origin = layer_origin_of(st);
-        AUTO_TEMP struct temp t = { .fd = -1 };
-        int r;
+        int r = 0;
 
-        r = temp_init(&t, dir_fd);
-        if (r == 0 && with_data)
-                r = copy_data(lower_fd, t.fd, (uint64_t) st->st_size);
+        if (with_data)
+                r = copy_data(lower_fd, t->fd, (uint64_t) st->st_size);
         if (r == 0)
-                r = copy_xattrs(lower_fd, t.fd);
+                r = copy_xattrs(lower_fd, t->fd);
         if (r == 0)
-                r = layer_set_origin(t.fd, &origin);
+                r = layer_set_origin(t->fd, &origin);
         if (r < 0)
                 return r;
-        if (fchmod(t.fd, st->st_mode & 01777) < 0)
+        if (fchmod(t->fd, st->st_mode & 01777) < 0)
                 return -errno;
-        r = copy_times(st, t.fd);
+        return copy_times(st, t->fd);
+}
+
+static int copy_up_file(int lower_fd, const struct stat *st, int dir_fd, const char *name, bool with_data) {
+        AUTO_TEMP struct temp t = { .fd = -1 };
+        int r = temp_init(&t, dir_fd);
+
+        if (r == 0)
+                r = fill(&t, lower_fd, st, with_data);
         return r < 0 ? r : temp_publish(&t, name);
+}
+
+int layer_copy_nameless(int lower_fd, int upper_fd) {
+        AUTO_TEMP struct temp t = { .fd = -1 };
+        struct stat st;
+        int r;
+
+        if (fstat(lower_fd, &st) < 0)
+                return -errno;
+        r = temp_init(&t, upper_fd);
+        if (r == 0)
+                r = fill(&t, lower_fd, &st, true);
+        return r < 0 ? r : TAKE_FD(t.fd);
+}
+
+static int copy_up_special(const struct stat *st, int dir_fd, const char *name) {
+        const struct timespec times[2] = { st->st_atim, st->st_mtim };
+        const struct layer_origin origin = layer_origin_of(st);
+
+        if (mknodat(dir_fd, name, (st->st_mode & S_IFMT) | 0600, 0) < 0)
+                return -errno;
+        if (fchmodat(dir_fd, name, st->st_mode & 01777, 0) < 0 ||
+            utimensat(dir_fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        return claim_link(dir_fd, name, &origin);
+}
+
+int layer_copy_attrs(int fd, int lower_fd) {
+        AUTO_FD int lower = openat(lower_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        struct layer_origin origin;
+        struct stat st;
+        int r = 0;
+
+        if (fstat(lower_fd, &st) < 0)
+                return -errno;
+        origin = layer_origin_of(&st);
+        if (lower >= 0) /* else nobody can read its attributes */
+                r = copy_xattrs(lower, fd);
+        if (r == 0)
+                r = layer_set_origin(fd, &origin);
+        if (r < 0)
+                return r;
+        if (fchmod(fd, st.st_mode & 03777) < 0)
+                return -errno;
+        return copy_times(&st, fd);
+}
+
+int layer_copy_up_dir(int lower_fd, int dir_fd, const char *name) {
+        AUTO_FD int fd = -1;
+        struct stat before;
+        char tmp[48];
+        int r;
+
+        r = temp_name(tmp);
+        if (r < 0)
+                return r;
+        if (fstat(dir_fd, &before) < 0 || mkdirat(dir_fd, tmp, 0700) < 0)
+                return -errno;
+        fd = openat(dir_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = fd < 0 ? -errno : layer_copy_attrs(fd, lower_fd);
+        if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
+                r = -errno;
+        if (r < 0)
+                (void) unlinkat(dir_fd, tmp, AT_REMOVEDIR);
+        layer_set_times(dir_fd, &before);
+        return r;
 }
 
 static int copy_up_symlink(int lower_fd, const struct stat *st, int dir_fd, const char *name) {
@@ -594,7 +795,31 @@ int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data) {
                 return copy_up_file(lower_fd, &st, dir_fd, name, with_data);
         if (S_ISLNK(st.st_mode))
                 return copy_up_symlink(lower_fd, &st, dir_fd, name);
+        if (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode))
+                return copy_up_special(&st, dir_fd, name);
         return -EINVAL;
+}
+
+int layer_copy_up_quietly(int lower_fd, int dir_fd, const char *name, bool with_data) {
+        struct stat before;
+        int r;
+
+        if (fstat(dir_fd, &before) < 0)
+                return -errno;
+        r = layer_copy_up(lower_fd, dir_fd, name, with_data);
+        layer_set_times(dir_fd, &before);
+        return r;
+}
+
+int layer_link_known(int dir_fd, const char *name, int new_dir, const char *new_name) {
+        struct stat before;
+        int r;
+
+        if (fstat(new_dir, &before) < 0)
+                return -errno;
+        r = linkat(dir_fd, name, new_dir, new_name, 0) < 0 ? -errno : 0;
+        layer_set_times(new_dir, &before);
+        return r;
 }
 
 int layer_usable(int upper_fd, struct error *err) {

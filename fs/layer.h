@@ -67,11 +67,30 @@ int layer_open_dir(int upper_fd, int lower_fd, const char *path) __attribute__((
  */
 int layer_dress_dir(int fd, int lower_fd) __attribute__((warn_unused_result));
 
+/** layer_set_times() - give the directory open as @dir_fd (O_PATH allowed) the access and modification times
+ * of @st, when something was put into it that was there before for the work */
+void layer_set_times(int dir_fd, const struct stat *st);
+
 /**
  * layer_set_opaque() - make the upper directory @name in @dir_fd hide the lower one ("y")
  * Return: 0, -ENOENT, -ENOTDIR, -errno.
  */
 int layer_set_opaque(int dir_fd, const char *name) __attribute__((warn_unused_result));
+
+/**
+ * layer_set_redirect() - say which lower directory the upper directory @name in @dir_fd is merged with
+ * @path: relative to the lower's root, written with a leading '/'; NULL: the one of its own path
+ * Return: 0, -ENOSPC, -ERANGE, -E2BIG (too long for the file system), -errno.
+ */
+int layer_set_redirect(int dir_fd, const char *name, const char *path) __attribute__((warn_unused_result));
+
+/**
+ * layer_get_redirect() - what layer_set_redirect() or overlayfs wrote
+ * @ret: owned; a path as above, or one name: a sibling in the lower directory that the parent is merged with;
+ *       NULL: none
+ * Return: 0, -EBADMSG (not a path of proper components), -ENOMEM, -errno.
+ */
+int layer_get_redirect(int dir_fd, const char *name, char **ret) __attribute__((warn_unused_result));
 
 /**
  * layer_clear_opaque() - let the directory open as @dir_fd hide the names in @hidden one by one instead of
@@ -94,6 +113,17 @@ int layer_clear_opaque(int dir_fd, char *const *hidden, size_t n, int64_t since_
 int layer_whiteout(int dir_fd, const char *name, const struct layer_origin *lower)
         __attribute__((warn_unused_result));
 
+/** layer_needs_whiteouts() - whether a deletion in @dir_fd has to be recorded: it is not opaque. It is marked
+ * as one that holds whiteouts then. Return: 0 or -errno. */
+int layer_needs_whiteouts(int dir_fd, bool *ret) __attribute__((warn_unused_result));
+
+/**
+ * layer_cover() - layer_whiteout() in the place of the upper file @name, at once
+ * In an opaque directory the file is removed. Return: 0 or -errno.
+ */
+int layer_cover(int dir_fd, const char *name, const struct layer_origin *lower)
+        __attribute__((warn_unused_result));
+
 /**
  * layer_unwhiteout() - remove a whiteout of @name if there is one
  * @ret: origin the whiteout carried, for layer_claim() of what takes its place; ino 0 when none; NULL allowed
@@ -106,12 +136,36 @@ int layer_unwhiteout(int dir_fd, const char *name, struct layer_origin *ret)
  * layer_copy_up() - copy the lower file open as @lower_fd to @name in the upper directory @dir_fd
  * @lower_fd:  regular file open for reading, or symlink open with O_PATH|O_NOFOLLOW
  * @with_data: false: start empty (O_TRUNC follows)
- * Regular files and symlinks; mode (without set-id bits), times, user xattrs and holes are kept, the origin
- * recorded. Atomic: filled without a name, then linked. Return: 0, -EEXIST,
+ * Regular files, symlinks, FIFOs and sockets; mode (without set-id bits), times, user xattrs and holes are
+ * kept, the origin recorded. Atomic: filled without a name, then linked. Return: 0, -EEXIST,
  * -ENOSPC, -EINVAL (another type), -errno.
  */
 int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data)
         __attribute__((warn_unused_result));
+
+/** layer_copy_up_quietly() - layer_copy_up() that leaves the times of @dir_fd as they are */
+int layer_copy_up_quietly(int lower_fd, int dir_fd, const char *name, bool with_data)
+        __attribute__((warn_unused_result));
+
+/** layer_link_known() - make @new_name in @new_dir, which the lower has as a link to the same file, a link to
+ * the copy @name in @dir_fd, leaving the directory's times. Return: 0 or -errno. */
+int layer_link_known(int dir_fd, const char *name, int new_dir, const char *new_name)
+        __attribute__((warn_unused_result));
+
+/** layer_copy_nameless() - layer_copy_up() of a regular file to one without a name on the file system of
+ * @upper_fd. Return: descriptor open for reading and writing, -errno. */
+int layer_copy_nameless(int lower_fd, int upper_fd) __attribute__((warn_unused_result));
+
+/**
+ * layer_copy_up_dir() - layer_copy_up() of a directory, without what is in it
+ * @lower_fd: O_PATH allowed. The times of @dir_fd stay what they are.
+ * Return: 0, -EEXIST, -errno.
+ */
+int layer_copy_up_dir(int lower_fd, int dir_fd, const char *name) __attribute__((warn_unused_result));
+
+/** layer_copy_attrs() - what layer_copy_up_dir() gives the new directory, for the upper directory open as
+ * @fd: attributes, origin, mode, times. Return: 0 or -errno. */
+int layer_copy_attrs(int fd, int lower_fd) __attribute__((warn_unused_result));
 
 /**
  * layer_claim() - record that the upper object @name in @dir_fd now stands for the lower object @lower

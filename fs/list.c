@@ -27,7 +27,7 @@ struct listing {
         fuse_req_t req;
         struct node *node; /* referenced */
         struct rules *rules;
-        rules_state state; /* of the directory */
+        struct node_states states; /* of the directory */
         char *buf;
         size_t size, used;
         bool plus, full;
@@ -63,10 +63,9 @@ static void add_entry(struct listing *l, const char *name, const struct fuse_ent
 /* ---- lower only ---- */
 
 static bool is_hidden(const struct listing *l, const char *name, mode_t type) {
-        if (!l->rules)
-                return false;
-        return rules_verdict(l->rules, rules_step(l->rules, l->state, name, strlen(name)), type).action ==
-               GUARD_HIDE;
+        return l->rules &&
+               states_verdict(l->rules, states_step(l->rules, l->states, name, strlen(name)), type).action ==
+                       GUARD_HIDE;
 }
 
 static bool is_dots(const char *name) {
@@ -172,7 +171,7 @@ static int merge_names(struct server *s, struct node *node, struct names *names)
                 r = list < 0 ? list : names_read(list, &more);
         }
         for (size_t i = 0; r == 0 && i < more.n; i++)
-                if (!names_has(names, n, more.v[i]))
+                if (!names_has(names, n, more.v[i])) /* the first n are sorted */
                         r = names_add(names, more.v[i]);
         if (r == 0 && names->n)
                 qsort(names->v, names->n, sizeof(names->v[0]), by_pos);
@@ -260,7 +259,7 @@ static int fill(struct listing *l, off_t off) {
         if (!S_ISDIR(l->node->type))
                 return -ENOTDIR;
         table_lock(l->server->table);
-        r = l->rules ? node_state(l->server->table, l->node, &l->state) : 0;
+        r = l->rules ? node_states(l->server->table, l->node, &l->states) : 0;
         table_unlock(l->server->table);
         if (r < 0)
                 return -ESTALE;

@@ -114,7 +114,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino) {
         struct statvfs st = { .f_bsize = 4096, .f_frsize = 4096, .f_namemax = NODE_NAME_MAX };
         int r = 0;
 
-        if (node && fstatvfs(server_region(s, node->region)->root_fd, &st) < 0)
+        if (node && fstatvfs(server_store(s, node->region), &st) < 0)
                 r = -errno;
         node_put(s->table, node);
         if (r < 0)

@@ -45,29 +45,55 @@ static int make_in_lower(const struct spot *spot, const struct making *m) {
         return r;
 }
 
+/* marks the new directory, whose mode may keep us out of it */
+static int opaque_as(int dir, const char *name, mode_t mode) {
+        struct stat st;
+        int r;
+
+        if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || fchmodat(dir, name, 0700, 0) < 0)
+                return -errno;
+        r = layer_set_opaque(dir, name);
+        if (r == 0 && fchmodat(dir, name, (mode & 01777) | (st.st_mode & S_ISGID), 0) < 0)
+                r = -errno;
+        return r;
+}
+
+/* a whiteout gives way to the new object at once: nobody sees the lower through the gap */
+static int make_over_whiteout(struct spot *spot, const struct making *m, int dir) {
+        char temp[UPPER_TEMP_SIZE];
+        struct layer_origin origin;
+        struct facts lower;
+        int r;
+
+        upper_temp_name(temp);
+        r = layer_origin_at(dir, spot->name, &origin);
+        if (r == 0)
+                r = make_at(dir, temp, m);
+        if (r < 0)
+                return r;
+        if (S_ISDIR(m->mode) && spot_in_lower(spot, &lower))
+                r = opaque_as(dir, temp, m->mode);
+        if (r == 0 && renameat2(dir, temp, dir, spot->name, S_ISDIR(m->mode) ? RENAME_EXCHANGE : 0) < 0)
+                r = -errno;
+        if (r < 0 || S_ISDIR(m->mode)) /* what was made, or the whiteout */
+                (void) unlinkat(dir, temp, r < 0 && S_ISDIR(m->mode) ? AT_REMOVEDIR : 0);
+        return r < 0 ? r : layer_claim(dir, spot->name, &origin);
+}
+
 /* what the upper's new object replaces is recorded: a whiteout's memory of it, or nothing */
 static int make_in_upper(struct spot *spot, const struct making *m) {
-        struct layer_origin origin = { 0 };
-        struct facts lower;
+        static const struct layer_origin none = { 0 };
         const int dir = spot_upper_dir(spot);
         int r;
 
         if (dir < 0)
                 return dir;
-        if (spot->kind == LAYER_WHITEOUT) {
-                r = layer_unwhiteout(dir, spot->name, &origin);
-                if (r < 0)
-                        return r;
-        }
-        r = make_at(dir, spot->name, m);
-        if (r < 0)
-                return r;
-        if (S_ISDIR(m->mode)) {
-                if (spot_in_lower(spot, &lower))
-                        r = layer_set_opaque(dir, spot->name);
+        r = spot->kind == LAYER_WHITEOUT ? make_over_whiteout(spot, m, dir) : make_at(dir, spot->name, m);
+        if (r == 0 && S_ISDIR(m->mode))
                 upper_changed(spot->server, spot->parent->region);
-        }
-        return r < 0 ? r : layer_claim(dir, spot->name, &origin);
+        if (r == 0 && spot->kind == LAYER_ABSENT && !S_ISDIR(m->mode) && !S_ISREG(m->mode))
+                r = layer_claim(dir, spot->name, &none); /* the directory may remember one of that name */
+        return r;
 }
 
 /* fills @dir_fd, a new directory of the upper, with whiteouts for all that @lower_fd holds */
@@ -121,9 +147,17 @@ static int revive(struct spot *spot, const struct making *m) {
 static bool must_revive(const struct spot *spot, const struct making *m) {
         struct facts lower;
 
-        return S_ISDIR(m->mode) && spot->kind == LAYER_WHITEOUT &&
+        return S_ISDIR(m->mode) && spot->kind == LAYER_WHITEOUT && !region_kind_copies(spot->region->kind) &&
                spot_verdict(spot, m->mode).action == GUARD_ALLOW && spot_in_lower(spot, &lower) &&
                S_ISDIR(lower.st.st_mode);
+}
+
+enum { NEEDS_WRITE = 1 };
+
+/* Copying directories up changes more than one name. Return: 0, NEEDS_WRITE (server.tree is to be held for
+ * writing), -errno */
+static int reach(const struct spot *spot, bool exclusive) {
+        return spot->upper < 0 && region_kind_copies(spot->region->kind) && !exclusive ? NEEDS_WRITE : 0;
 }
 
 /* the object at @spot: made where the rules say. @ret_layer: where that was */
@@ -159,9 +193,8 @@ static int check_mode(fuse_ino_t parent, mode_t mode) {
         return S_ISCHR(mode) || S_ISBLK(mode) ? -EPERM : 0;
 }
 
-static int make_entry(struct server *s, fuse_ino_t parent, const char *name, const struct making *m,
-                      struct fuse_entry_param *e) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+static int make_held(struct server *s, fuse_ino_t parent, const char *name, const struct making *m,
+                     bool exclusive, struct fuse_entry_param *e) {
         AUTO_SPOT struct spot spot = SPOT_INIT;
         enum node_layer layer;
         struct facts facts;
@@ -170,10 +203,26 @@ static int make_entry(struct server *s, fuse_ino_t parent, const char *name, con
         if (r == 0)
                 r = spot_open(s, parent, name, &spot);
         if (r == 0)
+                r = reach(&spot, exclusive);
+        if (r == NEEDS_WRITE)
+                return r;
+        if (r == 0)
                 r = make(&spot, m, &layer);
         if (r == 0)
                 r = facts_at(spot_dir(&spot, layer), name, &facts);
         return r < 0 ? r : spot_enter(&spot, &facts, layer, e);
+}
+
+static int make_entry(struct server *s, fuse_ino_t parent, const char *name, const struct making *m,
+                      struct fuse_entry_param *e) {
+        AUTO_TREE struct tree_hold hold = tree_read(s);
+        int r = make_held(s, parent, name, m, false, e);
+
+        if (r != NEEDS_WRITE)
+                return r;
+        auto_tree(&hold);
+        hold = tree_write(s);
+        return make_held(s, parent, name, m, true, e);
 }
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev) {
@@ -243,57 +292,103 @@ static int open_created(const struct spot *spot, enum node_layer layer, int flag
         return fd;
 }
 
-/* Return: -EEXIST: it is there already, and opening it is the kernel's next request */
-static int create(struct server *s, fuse_ino_t parent, const char *name, mode_t mode, int flags,
-                  struct created *ret) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
-        AUTO_SPOT struct spot spot = SPOT_INIT;
-        const struct making m = { .op = "create", .mode = S_IFREG | (mode & 0777) };
-        const int host_flags = handle_flags(s, flags) | O_NONBLOCK | O_NOCTTY;
-        enum node_layer layer = NODE_LOWER;
-        int fd, r = check_mode(parent, mode & ~(mode_t) S_IFMT);
+/** struct creating - the request */
+struct creating {
+        fuse_ino_t parent;
+        const char *name;
+        mode_t mode;
+        int flags, host_flags;
+};
+
+static int create_lower(struct spot *spot, const struct creating *c, struct created *ret) {
+        int fd = open_created(spot, NODE_LOWER, c->host_flags | O_CREAT | O_EXCL, c->mode);
+
+        if (fd >= 0 && !spot_stayed(spot)) {
+                (void) unlinkat(spot->lower, spot->name, 0);
+                (void) fd_close(fd);
+                return -ESTALE;
+        }
+        return fd < 0 ? fd : register_open(spot, fd, c->flags, NODE_LOWER, ret);
+}
+
+/* the upper says nothing of the name, and takes all: made and opened in one */
+static int create_copied(struct spot *spot, const struct creating *c, struct created *ret) {
+        enum node_layer layer;
+        struct facts facts;
+        int fd, r = spot_look(spot, &facts, &layer);
+
+        if (r != -ENOENT)
+                return r < 0 ? r : -EEXIST;
+        r = spot_upper_dir(spot);
+        if (r < 0)
+                return r;
+        fd = open_created(spot, NODE_UPPER, c->host_flags | O_CREAT | O_EXCL, c->mode);
+        return fd < 0 ? fd : register_open(spot, fd, c->flags, NODE_UPPER, ret);
+}
+
+/* made 0600 for the open, whatever the mode is to be */
+static int create_upper(struct spot *spot, const struct creating *c, struct created *ret) {
+        const struct making m = { .op = "create", .mode = S_IFREG | (c->mode & 0777) };
+        AUTO_FD int object = -1;
+        enum node_layer layer;
+        int fd = -1, r = make(spot, &m, &layer);
 
         if (r == 0)
-                r = spot_open(s, parent, name, &spot);
-        if (r < 0)
+                r = object = open_created(spot, layer, O_PATH, 0);
+        if (r >= 0)
+                r = attr_change_mode(object, 0600);
+        if (r == 0)
+                r = fd = open_created(spot, layer, c->host_flags, 0);
+        if (r >= 0)
+                r = attr_change_mode(object, c->mode & 0777);
+        if (r < 0) {
+                (void) fd_close(fd);
+                return r;
+        }
+        return register_open(spot, fd, c->flags, layer, ret);
+}
+
+/* Return: -EEXIST: it is there already, and opening it is the kernel's next request */
+static int create_held(struct server *s, const struct creating *c, bool exclusive, struct created *ret) {
+        AUTO_SPOT struct spot spot = SPOT_INIT;
+        int r = check_mode(c->parent, c->mode & ~(mode_t) S_IFMT);
+
+        if (r == 0)
+                r = spot_open(s, c->parent, c->name, &spot);
+        if (r == 0)
+                r = reach(&spot, exclusive);
+        if (r != 0)
                 return r;
         r = spot_admit(&spot, S_IFREG, "create");
-        if (r == SPOT_LOWER) {
-                fd = open_created(&spot, NODE_LOWER, host_flags | O_CREAT | O_EXCL, mode);
-                if (fd >= 0 && !spot_stayed(&spot)) {
-                        (void) unlinkat(spot.lower, name, 0);
-                        (void) fd_close(fd);
-                        return -ESTALE;
-                }
-                return fd < 0 ? fd : register_open(&spot, fd, flags, NODE_LOWER, ret);
-        }
-        if (r >= 0)
-                r = make(&spot, &m, &layer);
         if (r < 0)
                 return r;
-        /* made 0600 for the open, whatever the mode is to be */
-        fd = open_created(&spot, layer, O_PATH, 0);
-        if (fd < 0)
-                return fd;
-        {
-                AUTO_FD int object = fd;
+        if (r == SPOT_LOWER)
+                return create_lower(&spot, c, ret);
+        if (spot.kind == LAYER_ABSENT && region_kind_copies(spot.region->kind))
+                return create_copied(&spot, c, ret);
+        return create_upper(&spot, c, ret);
+}
 
-                r = attr_change_mode(object, 0600);
-                fd = r < 0 ? r : open_created(&spot, layer, host_flags, 0);
-                if (fd >= 0)
-                        r = attr_change_mode(object, mode & 0777);
-        }
-        if (fd < 0 || r < 0) {
-                (void) fd_close(fd);
-                return fd < 0 ? fd : r;
-        }
-        return register_open(&spot, fd, flags, layer, ret);
+static int create(struct server *s, const struct creating *c, struct created *ret) {
+        AUTO_TREE struct tree_hold hold = tree_read(s);
+        int r = create_held(s, c, false, ret);
+
+        if (r != NEEDS_WRITE)
+                return r;
+        auto_tree(&hold);
+        hold = tree_write(s);
+        return create_held(s, c, true, ret);
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
+        const struct creating request = { .parent = parent,
+                                          .name = name,
+                                          .mode = mode,
+                                          .flags = fi->flags,
+                                          .host_flags = handle_flags(s, fi->flags) | O_NONBLOCK | O_NOCTTY };
         struct created c = { 0 };
-        int r = create(s, parent, name, mode, fi->flags, &c);
+        int r = create(s, &request, &c);
 
         if (r == -EEXIST && !(fi->flags & O_EXCL))
                 r = -ESTALE; /* it appeared on the host: the kernel looks it up and opens it */
@@ -314,57 +409,118 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 
 /* ---- link ---- */
 
-static int link_node(struct server *s, struct node *node, struct spot *spot) {
-        char path[sizeof("/proc/self/fd/") + 12];
-        AUTO_FD int fd = -1;
-        bool plain;
-        int r = place_admit(s, node, "link");
+/* a second name would lead around the rule of the first, either way */
+static bool is_ruled(struct server *s, struct node *node) {
+        bool ruled;
 
-        if (r < 0)
-                return r;
         table_lock(s->table);
-        plain = node->layer == NODE_LOWER && node->names &&
-                node_verdict(s->table, node, NULL).action == GUARD_ALLOW;
+        ruled = !node->names || node_verdict(s->table, node, NULL).action != GUARD_ALLOW;
         table_unlock(s->table);
-        r = spot_admit(spot, node->type, "link");
-        if (r < 0)
-                return r;
-        /* a second name would lead around the rule of the first, either way */
-        if (!plain || r != SPOT_LOWER)
-                return -EPERM;
-        fd = place_open(s, node, O_PATH);
+        return ruled;
+}
+
+static int link_at(struct server *s, struct node *node, int dir, const char *name) {
+        char path[sizeof("/proc/self/fd/") + 12];
+        AUTO_FD int fd = place_open(s, node, O_PATH);
+
         if (fd < 0)
                 return TAKE(fd, -1);
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        if (linkat(AT_FDCWD, path, spot->lower, spot->name, AT_SYMLINK_FOLLOW) < 0)
-                return -errno;
-        if (spot_stayed(spot))
-                return 0;
+        return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int link_lower(struct server *s, struct node *node, struct spot *spot) {
+        const int r = link_at(s, node, spot->lower, spot->name);
+
+        if (r < 0 || spot_stayed(spot))
+                return r;
         (void) unlinkat(spot->lower, spot->name, 0);
         return -ESTALE;
+}
+
+/* server.tree is held for writing */
+static int link_upper(struct server *s, struct node *node, struct spot *spot) {
+        struct layer_origin origin = { 0 };
+        char temp[UPPER_TEMP_SIZE];
+        int dir, r = upper_copy_up(s, node, true);
+
+        if (r < 0)
+                return r;
+        r = dir = spot_upper_dir(spot);
+        if (r >= 0 && spot->kind == LAYER_WHITEOUT)
+                r = layer_origin_at(dir, spot->name, &origin);
+        if (r < 0)
+                return r;
+        upper_temp_name(temp);
+        r = link_at(s, node, dir, temp);
+        if (r < 0)
+                return r;
+        if (renameat2(dir, temp, dir, spot->name, spot->kind == LAYER_ABSENT ? RENAME_NOREPLACE : 0) < 0) {
+                r = -errno;
+                (void) unlinkat(dir, temp, 0);
+                return r;
+        }
+        return layer_claim(dir, spot->name, &origin);
+}
+
+static int link_node(struct server *s, struct node *node, struct spot *spot, bool exclusive) {
+        enum node_layer layer;
+        struct facts facts;
+        int where, r = place_admit(s, node, "link");
+
+        if (r < 0)
+                return r;
+        where = spot_admit(spot, node->type, "link");
+        if (where < 0)
+                return where;
+        if (is_ruled(s, node) || spot_verdict(spot, node->type).action != GUARD_ALLOW)
+                return -EPERM;
+        if (where == SPOT_LOWER && node->layer == NODE_LOWER)
+                return link_lower(s, node, spot);
+        if (!region_kind_copies(spot->region->kind))
+                return -EPERM;
+        if (spot_look(spot, &facts, &layer) == 0)
+                return -EEXIST;
+        return exclusive ? link_upper(s, node, spot) : NEEDS_WRITE;
+}
+
+/* Return: 0, NEEDS_WRITE, -errno */
+static int link_held(struct server *s, struct node *node, fuse_ino_t parent, const char *name, bool exclusive,
+                     struct fuse_entry_param *e) {
+        AUTO_SPOT struct spot spot = SPOT_INIT;
+        enum node_layer layer;
+        struct facts facts;
+        int r = spot_open(s, parent, name, &spot);
+
+        if (r < 0)
+                return r;
+        r = node->region == spot.parent->region ? link_node(s, node, &spot, exclusive) : -EXDEV;
+        if (r != 0)
+                return r;
+        layer = spot.lower >= 0 && !region_kind_copies(spot.region->kind) ? NODE_LOWER : NODE_UPPER;
+        r = facts_at(spot_dir(&spot, layer), name, &facts);
+        return r < 0 ? r : spot_enter(&spot, &facts, layer, e);
 }
 
 static int link_entry(struct server *s, fuse_ino_t ino, fuse_ino_t parent, const char *name,
                       struct fuse_entry_param *e) {
         AUTO_TREE struct tree_hold hold = tree_read(s);
-        AUTO_SPOT struct spot spot = SPOT_INIT;
         struct node *node;
-        struct facts facts;
         int r;
 
         if (parent == NODE_ROOT_ID)
                 return -EROFS;
-        r = spot_open(s, parent, name, &spot);
-        if (r < 0)
-                return r;
         node = node_get(s->table, ino);
         if (!node)
                 return -ESTALE;
-        r = node->region == spot.parent->region ? link_node(s, node, &spot) : -EXDEV;
+        r = link_held(s, node, parent, name, false, e);
+        if (r == NEEDS_WRITE) {
+                auto_tree(&hold);
+                hold = tree_write(s);
+                r = link_held(s, node, parent, name, true, e);
+        }
         node_put(s->table, node);
-        if (r == 0)
-                r = facts_at(spot.lower, name, &facts);
-        return r < 0 ? r : spot_enter(&spot, &facts, NODE_LOWER, e);
+        return r;
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name) {

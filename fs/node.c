@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -178,6 +177,7 @@ static void release(struct table *t, struct node *node) {
                 dirs_drop(t, todo);
                 t->n_nodes--;
                 free(todo->last);
+                free(todo->redirect);
                 free(todo);
                 todo = parent;
         }
@@ -284,6 +284,7 @@ struct table *table_free(struct table *t) {
                         continue;
                 dirs_drop(t, n);
                 free(n->last);
+                free(n->redirect);
                 free(n);
         }
         table_unlock(t);
@@ -451,7 +452,8 @@ void node_rebase(struct table *t, struct node *node, enum node_layer layer, cons
         node->dev = facts->st.st_dev;
         node->host = facts->st.st_ino;
         node->btime_ns = facts->btime_ns;
-        key_add(t, node);
+        if (node->names) /* without one nothing leads to it, and its number may be used again */
+                key_add(t, node);
 }
 
 void node_keep_name(struct table *t, struct node *node, const struct name *keep) {
@@ -464,9 +466,28 @@ void node_keep_name(struct table *t, struct node *node, const struct name *keep)
 
 /* ---- paths and rules ---- */
 
-static int name_state(struct table *t, struct name *name, unsigned int depth, rules_state *ret) {
+struct node_states states_step(struct rules *rules, struct node_states dir, const char *name, size_t len) {
+        struct node_states r = { .seen = rules_step(rules, dir.seen, name, len) };
+
+        r.lower = dir.lower == dir.seen ? r.seen : rules_step(rules, dir.lower, name, len);
+        return r;
+}
+
+struct rules_verdict states_verdict(const struct rules *rules, struct node_states states, mode_t type) {
+        struct rules_verdict v = { .action = GUARD_ALLOW, .rule = -1 }, w;
+
+        if (!rules)
+                return v;
+        v = rules_verdict(rules, states.seen, type);
+        if (states.lower == states.seen)
+                return v;
+        w = rules_verdict(rules, states.lower, type);
+        return w.action > v.action ? w : v;
+}
+
+static int name_states(struct table *t, struct name *name, unsigned int depth, struct node_states *ret) {
         struct rules *rules = t->rules[name->node->region];
-        rules_state dir = RULES_ROOT;
+        struct node_states dir = { RULES_ROOT, RULES_ROOT };
         struct node *parent = name->parent;
         int r;
 
@@ -476,45 +497,42 @@ static int name_state(struct table *t, struct name *name, unsigned int depth, ru
                 if (parent != t->roots[parent->region]) {
                         if (!parent->names)
                                 return -ELOOP;
-                        r = name_state(t, parent->names, depth + 1, &dir);
+                        r = name_states(t, parent->names, depth + 1, &dir);
                         if (r < 0)
                                 return r;
                 }
-                name->state = rules ? rules_step(rules, dir, name->text, name->len) : RULES_ROOT;
+                name->states = dir;
+                if (rules)
+                        name->states = states_step(rules, dir, name->text, name->len);
+                if (rules && name->node->redirect)
+                        name->states.lower = rules_at(rules, name->node->redirect);
                 name->epoch = t->epoch;
         }
-        *ret = name->state;
+        *ret = name->states;
         return 0;
 }
 
-int node_state(struct table *t, struct node *node, rules_state *ret) {
+int node_states(struct table *t, struct node *node, struct node_states *ret) {
         if (node == t->roots[node->region]) {
-                *ret = RULES_ROOT;
+                *ret = (struct node_states){ RULES_ROOT, RULES_ROOT };
                 return 0;
         }
-        return node->names ? name_state(t, node->names, 0, ret) : -ELOOP;
-}
-
-static struct rules_verdict verdict_of(struct table *t, const struct node *node, rules_state state) {
-        struct rules *rules = t->rules[node->region];
-
-        if (!rules)
-                return (struct rules_verdict){ .action = GUARD_ALLOW, .rule = -1 };
-        return rules_verdict(rules, state, node->type);
+        return node->names ? name_states(t, node->names, 0, ret) : -ELOOP;
 }
 
 struct rules_verdict node_verdict(struct table *t, struct node *node, struct name **ret_name) {
+        const struct rules *rules = t->rules[node->region];
         struct rules_verdict worst = { .action = GUARD_ALLOW, .rule = -1 };
         struct name *which = node->names;
 
         if (node == t->roots[node->region])
-                worst = verdict_of(t, node, RULES_ROOT);
+                worst = states_verdict(rules, (struct node_states){ RULES_ROOT, RULES_ROOT }, node->type);
         for (struct name *n = node->names; n; n = n->next) {
                 struct rules_verdict v = verdict_unknown;
-                rules_state state;
+                struct node_states states;
 
-                if (name_state(t, n, 0, &state) == 0)
-                        v = verdict_of(t, node, state);
+                if (name_states(t, n, 0, &states) == 0)
+                        v = states_verdict(rules, states, node->type);
                 if (n == node->names || v.action > worst.action) {
                         worst = v;
                         which = n;
@@ -525,25 +543,78 @@ struct rules_verdict node_verdict(struct table *t, struct node *node, struct nam
         return worst;
 }
 
-int node_path(const struct table *t, const struct node *node, struct buf *out) {
-        char path[PATH_MAX];
-        size_t at = sizeof(path);
-        unsigned int depth = 0;
+/** struct trail - names from a node up to its region's root, or to where it was redirected from */
+struct trail {
+        const struct name *v[NODE_DEPTH_MAX];
+        size_t n;
+        const char *redirect;
+};
 
-        for (const struct name *n = node->names; n; n = n->parent->names) {
-                const size_t need = n->len + (at < sizeof(path) ? 1U : 0U);
+static int trail_find(struct trail *trail, const struct table *t, const struct node *node, bool lower) {
+        while (!(lower && node->redirect)) {
+                const struct name *name = node->names;
 
-                if (++depth > NODE_DEPTH_MAX)
+                if (!name)
+                        return node == t->roots[node->region] ? 0 : -ESTALE;
+                if (trail->n == NODE_DEPTH_MAX)
                         return -ELOOP;
-                if (need > at)
-                        return -ENAMETOOLONG;
-                if (at < sizeof(path))
-                        path[--at] = '/';
-                at -= n->len;
-                memcpy(path + at, n->text, n->len);
-                node = n->parent;
+                trail->v[trail->n++] = name;
+                node = name->parent;
         }
-        if (node != t->roots[node->region])
-                return -ESTALE;
-        return buf_add(out, path + at, sizeof(path) - at);
+        trail->redirect = node->redirect;
+        return 0;
+}
+
+static int path_of(const struct table *t, const struct node *node, bool lower, struct buf *out) {
+        struct trail trail;
+        int r;
+
+        trail.n = 0;
+        trail.redirect = NULL;
+        r = trail_find(&trail, t, node, lower);
+        if (r == 0)
+                r = buf_str(out, trail.redirect ? trail.redirect : "");
+        for (size_t i = trail.n; r == 0 && i > 0; i--) {
+                if (i < trail.n || trail.redirect)
+                        r = buf_add(out, "/", 1);
+                if (r == 0)
+                        r = buf_add(out, trail.v[i - 1]->text, trail.v[i - 1]->len);
+        }
+        return r;
+}
+
+int node_path(const struct table *t, const struct node *node, struct buf *out) {
+        return path_of(t, node, false, out);
+}
+
+int node_lower_path(const struct table *t, const struct node *node, struct buf *out) {
+        return path_of(t, node, true, out);
+}
+
+int node_redirect(struct table *t, struct node *node, const char *path) {
+        AUTO_BUF struct buf natural = { 0 };
+        char *copy = NULL;
+
+        if (path && node->names) {
+                int r = node_lower_path(t, node->names->parent, &natural);
+
+                if (r == 0 && natural.len)
+                        r = buf_add(&natural, "/", 1);
+                if (r == 0)
+                        r = buf_add(&natural, node->names->text, node->names->len);
+                if (r < 0)
+                        return r;
+                if (strcmp(buf_cstr(&natural), path) == 0)
+                        path = NULL;
+        }
+        if (!path && !node->redirect)
+                return 0;
+        if (path && node->redirect && strcmp(path, node->redirect) == 0)
+                return 0;
+        if (path && !(copy = strdup(path)))
+                return -ENOMEM;
+        free(node->redirect);
+        node->redirect = copy;
+        t->epoch++;
+        return 0;
 }

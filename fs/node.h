@@ -44,6 +44,13 @@ struct node {
         struct handle *handles;
         struct dir_fd *dir; /* cached descriptor of a directory, see dirs.h */
         struct stat *last;  /* owned; attributes before the last name went, NULL otherwise */
+        char *redirect;     /* owned; lower directory that was renamed: its path in the lower, else NULL */
+};
+
+/** struct node_states - rules states of a path: of what is seen, and of where the lower has it. They differ
+ * below a directory that was renamed in the upper only; the stricter verdict counts. */
+struct node_states {
+        rules_state seen, lower;
 };
 
 /** struct name - one directory entry that leads to a node */
@@ -52,7 +59,7 @@ struct name {
         struct node *parent; /* holds a reference */
         struct name *next;   /* of the same node */
         struct name *hash_next;
-        rules_state state; /* of the path; valid while @epoch is the table's */
+        struct node_states states; /* valid while @epoch is the table's */
         uint32_t epoch;
         uint8_t len;
         char text[];
@@ -133,15 +140,32 @@ void node_rebase(struct table *t, struct node *node, enum node_layer layer, cons
 /** node_keep_name() - drop all names of @node but @keep. Lock held. */
 void node_keep_name(struct table *t, struct node *node, const struct name *keep);
 
-/** node_state() - rules state of a directory or of the first name of a file. Lock held. Return: 0 or -ELOOP
+/** node_states() - rules states of a directory or of the first name of a file. Lock held. Return: 0 or -ELOOP
  * (deeper than NODE_DEPTH_MAX, or no name left). */
-int node_state(struct table *t, struct node *node, rules_state *ret);
+int node_states(struct table *t, struct node *node, struct node_states *ret);
+
+/** states_step() - the states of the child @name of a directory in @dir */
+struct node_states states_step(struct rules *rules, struct node_states dir, const char *name, size_t len);
+
+/** states_verdict() - the stricter verdict of both for an object of type @type; @rules NULL: allowed */
+struct rules_verdict states_verdict(const struct rules *rules, struct node_states states, mode_t type);
 
 /** node_verdict() - the strictest verdict of all known names. Lock held.
  * @ret_name: the name that decided, NULL for a region's root; NULL allowed */
 struct rules_verdict node_verdict(struct table *t, struct node *node, struct name **ret_name);
 
 /** node_path() - append the path relative to the region ("" for its root) by the first names. Lock held.
- * Return: 0, -ENAMETOOLONG (PATH_MAX), -ESTALE (no name left), -ELOOP, -ENOMEM. */
+ * It may be longer than PATH_MAX. Return: 0, -ESTALE (no name left), -ELOOP, -ENOMEM. */
 int node_path(const struct table *t, const struct node *node, struct buf *out)
         __attribute__((warn_unused_result));
+
+/** node_lower_path() - node_path() as the lower has it: where the directories that were renamed come from */
+int node_lower_path(const struct table *t, const struct node *node, struct buf *out)
+        __attribute__((warn_unused_result));
+
+/**
+ * node_redirect() - say where the lower has the directory @node. Lock held.
+ * @path: relative to the region; NULL, or the path that its names say: nowhere else
+ * Return: 0, -ENOMEM (what was said before stays).
+ */
+int node_redirect(struct table *t, struct node *node, const char *path) __attribute__((warn_unused_result));

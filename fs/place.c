@@ -32,6 +32,10 @@ static bool nth_name(struct table *t, const struct node *node, unsigned int nth,
         return n;
 }
 
+int place_name(struct server *s, struct node *node, unsigned int nth, struct place *ret) {
+        return nth_name(s->table, node, nth, ret) ? 0 : -ESTALE;
+}
+
 int place_find(struct server *s, struct node *node, unsigned int nth, struct place *ret) {
         int r;
 
@@ -154,6 +158,8 @@ int place_open(struct server *s, struct node *node, int flags) {
 bool place_held(struct server *s, struct node *node) {
         bool held;
 
+        if (server_copies(s, node->region))
+                return true;
         table_lock(s->table);
         held = node_verdict(s->table, node, NULL).action == GUARD_HOLD;
         table_unlock(s->table);
@@ -192,7 +198,10 @@ int place_admit(struct server *s, struct node *node, const char *op) {
         named = node->names;
         table_unlock(s->table);
         if (!named && !is_root(s, node))
-                return S_ISDIR(node->type) ? -ENOENT : PLACE_AS_IS; /* see handle_dup_to_change() */
+                return S_ISDIR(node->type)                                             ? -ENOENT
+                       : node->layer == NODE_LOWER && region_kind_copies(region->kind) ? PLACE_COPY_UP
+                                                                                       : PLACE_AS_IS;
+        /* as it is: see handle_dup_to_change() */
         r = admit_change(region->kind, region->upper_fd >= 0 && !region->is_file, v.action);
         if (r < 0) {
                 tell(s, node, v, NOTICE_DENIED, op);
@@ -200,6 +209,11 @@ int place_admit(struct server *s, struct node *node, const char *op) {
         }
         if (r == ADMIT_LOWER || (node->layer == NODE_UPPER && !S_ISDIR(node->type)))
                 return PLACE_AS_IS;
-        tell(s, node, v, NOTICE_HELD, op);
-        return S_ISDIR(node->type) ? PLACE_AS_IS : PLACE_COPY_UP;
+        if (r == ADMIT_HELD)
+                tell(s, node, v, NOTICE_HELD, op);
+        if (S_ISDIR(node->type))
+                return node->layer == NODE_LOWER && region_kind_copies(region->kind) && !upper_has(s, node)
+                               ? PLACE_COPY_UP
+                               : PLACE_AS_IS;
+        return PLACE_COPY_UP;
 }

@@ -24,6 +24,10 @@ struct place {
  * name), -errno. */
 int place_find(struct server *s, struct node *node, unsigned int nth, struct place *ret)
         __attribute__((warn_unused_result));
+/** place_name() - the @nth name of @node; its parent is referenced, no directory opened. Return: 0, -ESTALE.
+ */
+int place_name(struct server *s, struct node *node, unsigned int nth, struct place *ret)
+        __attribute__((warn_unused_result));
 void place_done(struct server *s, struct place *place);
 
 /** place_look() - attributes of the backing object of a file. Return: 0, -ESTALE, -errno. */
@@ -39,9 +43,10 @@ int place_open(struct server *s, struct node *node, int flags) __attribute__((wa
 enum { PLACE_AS_IS, PLACE_COPY_UP };
 /**
  * place_admit() - whether the object may be modified, by all names it is known under
- * Return: PLACE_AS_IS, PLACE_COPY_UP (held: copy it up first), -EROFS, -EACCES.
+ * Return: PLACE_AS_IS, PLACE_COPY_UP (upper_copy_up() first), -EROFS, -EACCES.
  */
 int place_admit(struct server *s, struct node *node, const char *op) __attribute__((warn_unused_result));
 
-/** place_held() - whether the strictest verdict is hold */
+/** place_held() - whether changes of the object go to the upper: the strictest verdict is hold, or the region
+ * copies */
 bool place_held(struct server *s, struct node *node);

@@ -43,7 +43,7 @@ static bool may_go(const struct spot *spot, const struct facts *facts, enum node
         AUTO_FD int fd = -1;
 
         if (!S_ISREG(facts->st.st_mode) || v.action != GUARD_HOLD || spot->lower < 0 ||
-            !rules_is_builtin(spot->region->rules, v.rule))
+            region_kind_copies(spot->region->kind) || !rules_is_builtin(spot->region->rules, v.rule))
                 return false;
         if (spot_path(spot, &path) < 0 || upper_judge_path(spot->region, buf_cstr(&path), &full) < 0 ||
             !judge_applies(buf_cstr(&full)))
@@ -54,6 +54,25 @@ static bool may_go(const struct spot *spot, const struct facts *facts, enum node
                           0);
         return fd >= 0 && file_read(fd, JUDGE_MAX_BYTES, &data) == 0 &&
                judge_content(root, buf_cstr(&full), buf_cstr(&data), data.len, NULL);
+}
+
+/* where everything goes to the upper: in its place at once */
+static int unlink_copied(struct spot *spot, enum node_layer layer) {
+        struct layer_origin origin = { 0 };
+        struct facts lower;
+        int dir, r = 0;
+
+        if (!spot_in_lower(spot, &lower))
+                return unlinkat(spot->upper, spot->name, 0) < 0 ? -errno : 0;
+        dir = spot_upper_dir(spot);
+        if (dir < 0)
+                return dir;
+        if (layer == NODE_UPPER)
+                r = layer_origin_at(dir, spot->name, &origin);
+        if (r < 0 || origin.ino == 0)
+                origin = layer_origin_of(&lower.st);
+        return layer == NODE_UPPER ? layer_cover(dir, spot->name, &origin)
+                                   : layer_whiteout(dir, spot->name, &origin);
 }
 
 /* server.tree is held for writing: for a moment the lower shows through */
@@ -110,7 +129,11 @@ static int unname(struct server *s, fuse_ino_t parent, const char *name, bool di
         } else {
                 if (!exclusive)
                         return NEEDS_WRITE;
-                r = dir ? remove_dir(&spot, where) : unlink_held(&spot, &facts, layer);
+                if (dir)
+                        r = remove_dir(&spot, where);
+                else
+                        r = region_kind_copies(spot.region->kind) ? unlink_copied(&spot, layer)
+                                                                  : unlink_held(&spot, &facts, layer);
         }
         if (r == 0)
                 spot_gone(&spot, &facts);

@@ -12,28 +12,13 @@
 #include "fs/handle.h"
 #include "fs/layer.h"
 #include "fs/ops.h"
+#include "fs/renaming.h"
 #include "fs/reply.h"
 #include "fs/spot.h"
 #include "fs/tree.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
-
-/** struct end - one side of a rename */
-struct end {
-        struct spot spot;
-        bool exists;
-        enum node_layer layer;
-        struct facts facts;
-        int where; /* enum spot_write */
-};
-
-/** struct renaming - server.tree is held for writing */
-struct renaming {
-        struct server *server;
-        struct end from, to;
-        unsigned int flags;
-};
 
 static void renaming_deinit(struct renaming *r) {
         spot_close(&r->from.spot);
@@ -74,7 +59,7 @@ static int admit(struct renaming *r) {
 
 /* ---- bookkeeping ---- */
 
-static int moved(struct renaming *r) {
+int renaming_moved(struct renaming *r) {
         struct server *s = r->server;
         int q;
 
@@ -86,7 +71,7 @@ static int moved(struct renaming *r) {
         return q;
 }
 
-static int exchanged(struct renaming *r) {
+int renaming_exchanged(struct renaming *r) {
         struct table *t = r->server->table;
         const struct spot *a = &r->from.spot, *b = &r->to.spot;
         struct node *x, *y;
@@ -132,7 +117,7 @@ static int exchange(struct renaming *r) {
         if (!r->to.exists)
                 return -ENOENT;
         if (r->from.where != SPOT_LOWER || r->to.where != SPOT_LOWER || a->kind != LAYER_ABSENT ||
-            b->kind != LAYER_ABSENT || (dirs && (a->state != b->state || !tree_same_place(a, b))))
+            b->kind != LAYER_ABSENT || (dirs && (a->states.seen != b->states.seen || !tree_same_place(a, b))))
                 return -EXDEV;
         if (renameat2(a->lower, a->name, b->lower, b->name, RENAME_EXCHANGE) < 0)
                 return -errno;
@@ -140,7 +125,7 @@ static int exchange(struct renaming *r) {
                 (void) renameat2(a->lower, a->name, b->lower, b->name, RENAME_EXCHANGE);
                 return -ESTALE;
         }
-        return exchanged(r);
+        return renaming_exchanged(r);
 }
 
 static int rename_lower(struct renaming *r) {
@@ -157,9 +142,9 @@ static int rename_lower(struct renaming *r) {
         }
         if (renameat2(a->lower, a->name, b->lower, b->name, r->flags) < 0)
                 return b->kind == LAYER_DIR && errno == ENOTEMPTY ? -EXDEV : -errno;
-        q = !spot_stayed(b)                                             ? -ESTALE
-            : dir && a->state != b->state && tree_same_rules(b, a) <= 0 ? -EXDEV
-                                                                        : 0;
+        q = !spot_stayed(b)                                                         ? -ESTALE
+            : dir && a->states.seen != b->states.seen && tree_same_rules(b, a) <= 0 ? -EXDEV
+                                                                                    : 0;
         if (q < 0) { /* see spot_stayed() */
                 (void) renameat2(b->lower, b->name, a->lower, a->name, RENAME_NOREPLACE);
                 return q;
@@ -173,7 +158,7 @@ static int rename_lower(struct renaming *r) {
                         return q;
                 }
         }
-        return moved(r);
+        return renaming_moved(r);
 }
 
 /* ---- onto a held name ---- */
@@ -232,7 +217,7 @@ static int settle(struct renaming *r, int dir) {
         const struct spot *to = &r->to.spot;
         struct node *node;
         struct facts facts;
-        int q = moved(r);
+        int q = renaming_moved(r);
 
         if (q == 0)
                 q = facts_at(dir, to->name, &facts);
@@ -334,6 +319,8 @@ static int dispatch(struct renaming *r) {
                 return -EEXIST;
         if (r->to.exists && facts_same(&r->from.facts, &r->to.facts) && !(r->flags & RENAME_EXCHANGE))
                 return 0; /* two names of one object: nothing is done (rename(2)) */
+        if (server_copies(r->server, r->from.spot.parent->region))
+                return shift(r);
         if (r->flags & RENAME_EXCHANGE)
                 return exchange(r);
         if (r->from.where == SPOT_LOWER && r->to.where == SPOT_LOWER && r->from.layer == NODE_LOWER)

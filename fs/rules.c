@@ -467,7 +467,7 @@ struct rules_verdict rules_verdict(const struct rules *rules, rules_state state,
         return s->verdict[node_type(type)];
 }
 
-struct rules_verdict rules_path(struct rules *rules, const char *path, mode_t type) {
+rules_state rules_at(struct rules *rules, const char *path) {
         rules_state state = RULES_ROOT;
 
         while (*path) {
@@ -477,7 +477,11 @@ struct rules_verdict rules_path(struct rules *rules, const char *path, mode_t ty
                         state = rules_step(rules, state, path, len);
                 path += len + (path[len] == '/');
         }
-        return rules_verdict(rules, state, type);
+        return state;
+}
+
+struct rules_verdict rules_path(struct rules *rules, const char *path, mode_t type) {
+        return rules_verdict(rules, rules_at(rules, path), type);
 }
 
 const char *rules_text(const struct rules *rules, int index) {

@@ -95,6 +95,9 @@ rules_state rules_step(struct rules *rules, rules_state dir, const char *name, s
  */
 struct rules_verdict rules_verdict(const struct rules *rules, rules_state state, mode_t type);
 
+/** rules_at() - the state of a whole relative path. Thread-safe. */
+rules_state rules_at(struct rules *rules, const char *path);
+
 /** rules_path() - step and judge a whole relative path ("a/b/c"; "" is the root). Thread-safe. */
 struct rules_verdict rules_path(struct rules *rules, const char *path, mode_t type);
 

@@ -63,6 +63,7 @@
 
 #include "fs/attr.h"
 #include "fs/handle.h"
+#include "fs/layer.h"
 #include "fs/names.h"
 #include "fs/ops.h"
 #include "fs/streams.h"
@@ -306,6 +307,21 @@ static bool is_used(int upper_fd) {
         return upper_fd >= 0 && (fd < 0 || names_read(fd, &names) < 0 || names.n > 0);
 }
 
+/* A fresh upper of a region where everything goes to it looks like the lower's root, as overlayfs would show
+ * it. */
+static int dress_upper(const struct region *region) {
+        AUTO_FD int fd = -1;
+        struct layer_origin origin;
+        int r;
+
+        if (region->is_file || region->upper_fd < 0 || !region_kind_copies(region->kind))
+                return 0;
+        r = fd = open_beneath(region->upper_fd, ".", O_RDONLY | O_DIRECTORY, 0);
+        if (r >= 0)
+                r = layer_get_origin(fd, &origin);
+        return r < 0 || origin.ino ? r : layer_copy_attrs(fd, region->root_fd);
+}
+
 static int init_regions(struct server *s, struct error *err) {
         const size_t n = s->config->n_regions;
         AUTO_FREE struct facts *roots = calloc(n + 1, sizeof(*roots));
@@ -326,6 +342,9 @@ static int init_regions(struct server *s, struct error *err) {
                 s->hosts[i] = region->base ? NULL : host_path(region);
                 s->gauges[i].epoch = 1;
                 s->gauges[i].used = is_used(region->upper_fd);
+                r = s->gauges[i].used ? 0 : dress_upper(region);
+                if (r < 0)
+                        return error_set(err, r, "upper of region '%s': %s", region->name, strerror(-r));
         }
         r = table_new(s->rules, roots, n, &s->table);
         if (r < 0)

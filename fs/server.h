@@ -78,6 +78,18 @@ static inline const struct region *server_region(const struct server *s, uint32_
         return &s->config->regions[index];
 }
 
+/** server_copies() - whether all changes of the region go to its upper */
+static inline bool server_copies(const struct server *s, uint32_t index) {
+        return region_kind_copies(s->config->regions[index].kind);
+}
+
+/** server_store() - a descriptor on the file system that what is written goes to */
+static inline int server_store(const struct server *s, uint32_t index) {
+        const struct region *region = server_region(s, index);
+
+        return server_copies(s, index) && region->upper_fd >= 0 ? region->upper_fd : region->root_fd;
+}
+
 /** server_reply_buffer() - SERVER_IO_MAX bytes of the calling worker's own; NULL when out of memory */
 char *server_reply_buffer(struct server *s);
 

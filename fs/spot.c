@@ -1,6 +1,7 @@
 #include "fs/spot.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "fs/judge.h"
 #include "fs/upper.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
 
 static int check_name(const char *name) {
         const size_t len = strlen(name);
@@ -24,23 +26,21 @@ static int check_name(const char *name) {
 static int find_state(struct spot *spot) {
         struct table *t = spot->server->table;
         struct rules *rules = spot->region->rules;
-        rules_state dir = RULES_ROOT;
+        struct node_states dir = { RULES_ROOT, RULES_ROOT };
         int r;
 
         if (!rules)
                 return 0;
         table_lock(t);
-        r = node_state(t, spot->parent, &dir);
+        r = node_states(t, spot->parent, &dir);
         table_unlock(t);
         if (r == 0)
-                spot->state = rules_step(rules, dir, spot->name, strlen(spot->name));
+                spot->states = states_step(rules, dir, spot->name, strlen(spot->name));
         return r;
 }
 
 struct rules_verdict spot_verdict(const struct spot *spot, mode_t type) {
-        if (!spot->region->rules)
-                return (struct rules_verdict){ .action = GUARD_ALLOW, .rule = -1 };
-        return rules_verdict(spot->region->rules, spot->state, type);
+        return states_verdict(spot->region->rules, spot->states, type);
 }
 
 static int open_dirs(struct spot *spot) {
@@ -57,6 +57,33 @@ static int open_dirs(struct spot *spot) {
                 return r == -ENOENT ? 0 : r;
         spot->upper = r;
         spot->upper_owned = true;
+        return 0;
+}
+
+/* a record that says nonsense leads nowhere: the directory is the upper's alone */
+static int read_redirect(struct spot *spot) {
+        AUTO_FREE char *raw = NULL;
+        AUTO_BUF struct buf path = { 0 };
+        int r = layer_get_redirect(spot->upper, spot->name, &raw);
+
+        if (r == -EBADMSG)
+                spot->kind = LAYER_OPAQUE_DIR;
+        if (r < 0 || !raw)
+                return r == -EBADMSG || r == -EACCES ? 0 : r;
+        if (*raw != '/') {
+                table_lock(spot->server->table);
+                r = node_lower_path(spot->server->table, spot->parent, &path);
+                table_unlock(spot->server->table);
+        }
+        if (r == 0 && path.len)
+                r = buf_add(&path, "/", 1);
+        if (r == 0)
+                r = buf_str(&path, raw + (*raw == '/'));
+        if (r < 0)
+                return r;
+        spot->redirect = buf_take(&path);
+        if (spot->region->rules)
+                spot->states.lower = rules_at(spot->region->rules, spot->redirect);
         return 0;
 }
 
@@ -78,7 +105,10 @@ int spot_open(struct server *s, uint64_t parent_id, const char *name, struct spo
         r = open_dirs(ret);
         if (r < 0 || ret->upper < 0)
                 return r;
-        return layer_lookup(ret->upper, name, &ret->kind, NULL);
+        r = layer_lookup(ret->upper, name, &ret->kind, NULL);
+        return r == 0 && ret->kind == LAYER_DIR && ret->lower >= 0 && region_kind_copies(ret->region->kind)
+                       ? read_redirect(ret)
+                       : r;
 }
 
 void spot_close(struct spot *spot) {
@@ -88,6 +118,7 @@ void spot_close(struct spot *spot) {
                 spot->upper = fd_close(spot->upper);
         if (spot->lower >= 0 || spot->upper >= 0)
                 dirs_put(spot->server, spot->parent);
+        free(spot->redirect);
         node_put(spot->server->table, spot->parent);
         *spot = (struct spot) SPOT_INIT;
 }
@@ -96,13 +127,30 @@ bool spot_in_lower(const struct spot *spot, struct facts *ret) {
         return spot->lower >= 0 && facts_at(spot->lower, spot->name, ret) == 0;
 }
 
+/* whether the upper directory of that name is merged with one of the lower. @ret: that one */
+static bool merges(const struct spot *spot, struct facts *ret) {
+        if (spot->redirect) {
+                AUTO_FD int fd =
+                        open_beneath_long(spot->region->root_fd, spot->redirect, O_PATH | O_DIRECTORY);
+
+                return fd >= 0 && facts_at(fd, "", ret) == 0;
+        }
+        return spot_in_lower(spot, ret) && S_ISDIR(ret->st.st_mode);
+}
+
+int spot_open_lower(const struct spot *spot) {
+        if (spot->redirect)
+                return open_beneath_long(spot->region->root_fd, spot->redirect, O_RDONLY | O_DIRECTORY);
+        return spot->lower < 0 ? -ENOENT : open_beneath(spot->lower, spot->name, O_RDONLY | O_DIRECTORY, 0);
+}
+
 static int look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer) {
         int r;
 
         *ret_layer = NODE_UPPER;
         if (spot->kind == LAYER_FILE || spot->kind == LAYER_OPAQUE_DIR)
                 return facts_at(spot->upper, spot->name, ret);
-        if (spot->kind == LAYER_DIR && !(spot_in_lower(spot, ret) && S_ISDIR(ret->st.st_mode)))
+        if (spot->kind == LAYER_DIR && !merges(spot, ret))
                 return facts_at(spot->upper, spot->name, ret);
         *ret_layer = NODE_LOWER;
         if (spot->kind == LAYER_DIR)
@@ -201,7 +249,8 @@ int spot_admit(const struct spot *spot, mode_t type, const char *op) {
                 return SPOT_LOWER;
         if (strncmp(spot->name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0)
                 return -EACCES;
-        tell(spot, v, type, NOTICE_HELD, op);
+        if (r == ADMIT_HELD)
+                tell(spot, v, type, NOTICE_HELD, op);
         return SPOT_UPPER;
 }
 
@@ -237,11 +286,20 @@ int spot_enter(const struct spot *spot, const struct facts *facts, enum node_lay
 
         if (!id)
                 return -ENOMEM;
-        if (layer == NODE_LOWER && spot->kind == LAYER_DIR) {
+        if (layer == NODE_LOWER && S_ISDIR(facts->st.st_mode)) {
                 struct node *node = node_get(s->table, id);
+                int r;
 
-                attr_merge(s, node, &merged);
+                table_lock(s->table);
+                r = node ? node_redirect(s->table, node, spot->redirect) : 0;
+                table_unlock(s->table);
+                if (node && spot->kind == LAYER_DIR)
+                        attr_merge(s, node, &merged);
                 node_put(s->table, node);
+                if (r < 0) {
+                        node_forget(s->table, id, 1);
+                        return r;
+                }
         }
         *ret = (struct fuse_entry_param){
                 .ino = id,

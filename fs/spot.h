@@ -19,11 +19,12 @@ struct spot {
         struct node *parent; /* referenced */
         const char *name;    /* borrowed */
         const struct region *region;
-        rules_state state;    /* of the path; the verdict depends on the type too */
+        struct node_states states; /* of the path; the verdict depends on the type too */
         int lower;            /* O_PATH of the parent in the lower, -1: it is in the upper only; borrowed */
         int upper;            /* O_PATH of the parent in the upper, -1: none */
         bool upper_owned;     /* else borrowed from the cache */
         enum layer_kind kind; /* what the upper says about the name */
+        char *redirect;       /* owned; the upper directory of that name stands for this path of the lower */
 };
 #define SPOT_INIT \
         { .lower = -1, .upper = -1 }
@@ -47,6 +48,10 @@ int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_l
 
 /** spot_in_lower() - whether the lower has an object of that name, whatever the upper says */
 bool spot_in_lower(const struct spot *spot, struct facts *ret);
+
+/** spot_open_lower() - the lower directory that the directory of that name is merged with. Return: owned
+ * descriptor open for listing, -ENOENT (none), -errno. */
+int spot_open_lower(const struct spot *spot) __attribute__((warn_unused_result));
 
 /** spot_verdict() - the rule for an object of type @type (S_IFMT bits) at the name */
 struct rules_verdict spot_verdict(const struct spot *spot, mode_t type);

@@ -56,7 +56,7 @@ static int lower_shows(int lower_fd, int upper_fd) {
 int tree_is_empty(const struct spot *spot) {
         const bool merged = spot->kind == LAYER_ABSENT || spot->kind == LAYER_DIR;
         AUTO_FD int upper = spot->kind == LAYER_ABSENT ? -1 : open_list(spot->upper, spot->name);
-        AUTO_FD int lower = merged ? open_list(spot->lower, spot->name) : -1;
+        AUTO_FD int lower = merged ? spot_open_lower(spot) : -1;
         int r = 0;
 
         if (upper >= 0)
@@ -155,13 +155,13 @@ int tree_same_rules(const struct spot *from, const struct spot *to) {
                                .moved = !tree_same_place(from, to) };
         int r = 1;
 
-        if (!c.rules || (from->state == to->state && !c.moved))
+        if (!c.rules || (from->states.seen == to->states.seen && !c.moved))
                 return 1;
         {
                 AUTO_FD int fd = open_list(from->lower, from->name);
 
                 if (fd >= 0)
-                        r = compare(&c, fd, from->state, to->state, 0);
+                        r = compare(&c, fd, from->states.seen, to->states.seen, 0);
                 else if (fd != -ENOENT)
                         return TAKE(fd, -1);
         }
@@ -169,7 +169,73 @@ int tree_same_rules(const struct spot *from, const struct spot *to) {
                 AUTO_FD int fd = open_list(from->upper, from->name);
 
                 if (fd >= 0)
-                        r = compare(&c, fd, from->state, to->state, 0);
+                        r = compare(&c, fd, from->states.seen, to->states.seen, 0);
+        }
+        return r;
+}
+
+/** struct guarding - a walk for tree_may_move() */
+struct guarding {
+        struct rules *rules;
+        unsigned int left;
+};
+
+static bool is_guarded(const struct guarding *g, rules_state state, mode_t type) {
+        const enum guard_do action = rules_verdict(g->rules, state, type).action;
+
+        return action == GUARD_PROTECT || action == GUARD_HIDE;
+}
+
+/* @lower: the directory is one of the lower: what is hidden there is not seen and stays so */
+static int guard_level(struct guarding *g, int dir_fd, bool lower, rules_state from, rules_state to,
+                       unsigned int depth) {
+        AUTO_NAMES struct names names = { 0 };
+        int r = depth >= TREE_WALK_DEPTH ? -EXDEV : names_read(dir_fd, &names);
+
+        for (size_t i = 0; r == 0 && i < names.n; i++) {
+                const size_t len = strlen(names.v[i]);
+                const rules_state a = rules_step(g->rules, from, names.v[i], len),
+                                  b = rules_step(g->rules, to, names.v[i], len);
+                struct facts facts;
+
+                if (a == b)
+                        continue; /* and everything below */
+                if (g->left-- == 0)
+                        return -EXDEV;
+                r = facts_at(dir_fd, names.v[i], &facts);
+                if (r < 0)
+                        return r;
+                if (rules_verdict(g->rules, a, facts.st.st_mode).action == GUARD_PROTECT ||
+                    (!is_guarded(g, a, facts.st.st_mode) && is_guarded(g, b, facts.st.st_mode)))
+                        return -EROFS;
+                if (S_ISDIR(facts.st.st_mode) &&
+                    !(lower && rules_verdict(g->rules, a, facts.st.st_mode).action == GUARD_HIDE)) {
+                        AUTO_FD int fd = open_list(dir_fd, names.v[i]);
+
+                        r = fd < 0 ? TAKE(fd, -1) : guard_level(g, fd, lower, a, b, depth + 1);
+                }
+        }
+        return r;
+}
+
+int tree_may_move(const struct spot *from, const struct spot *to) {
+        struct guarding g = { .rules = from->region->rules, .left = TREE_WALK_MAX };
+        int r = 0;
+
+        if (!g.rules || (from->states.seen == to->states.seen && from->states.seen == from->states.lower))
+                return 0;
+        if (from->kind == LAYER_ABSENT || from->kind == LAYER_DIR) {
+                AUTO_FD int fd = spot_open_lower(from);
+
+                if (fd >= 0)
+                        r = guard_level(&g, fd, true, from->states.lower, to->states.seen, 0);
+                else if (fd != -ENOENT)
+                        return TAKE(fd, -1);
+        }
+        if (r == 0 && from->kind != LAYER_ABSENT) {
+                AUTO_FD int fd = open_list(from->upper, from->name);
+
+                r = fd < 0 ? TAKE(fd, -1) : guard_level(&g, fd, false, from->states.seen, to->states.seen, 0);
         }
         return r;
 }

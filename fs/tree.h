@@ -25,4 +25,11 @@ bool tree_same_place(const struct spot *from, const struct spot *to);
  */
 int tree_same_rules(const struct spot *from, const struct spot *to) __attribute__((warn_unused_result));
 
+/**
+ * tree_may_move() - whether the directory at @from may get the name @to where everything goes to the upper
+ * What is hidden below stays hidden (struct node_states). What a rule protects neither loses its name nor
+ * appears under one. Return: 0, -EROFS, -EXDEV (too many to look at), -errno.
+ */
+int tree_may_move(const struct spot *from, const struct spot *to) __attribute__((warn_unused_result));
+
 enum { TREE_WALK_MAX = 200000, TREE_WALK_DEPTH = 512 };

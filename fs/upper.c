@@ -47,7 +47,7 @@ int upper_open_node(struct server *s, struct node *node) {
         r = path_of(s, node, &path);
         if (r < 0)
                 return r;
-        return open_beneath(region->upper_fd, path.len ? path.data : ".", O_PATH | O_DIRECTORY, 0);
+        return open_beneath_long(region->upper_fd, path.len ? path.data : ".", O_PATH | O_DIRECTORY);
 }
 
 bool upper_has(struct server *s, struct node *dir) {
@@ -81,6 +81,57 @@ void upper_changed(struct server *s, uint32_t region) {
                 g->epoch = 1;
 }
 
+/* the directory's first name, copied; its parent is referenced */
+static int first_name(struct server *s, struct node *node, struct place *ret) {
+        int r = -ESTALE;
+
+        table_lock(s->table);
+        if (node->names) {
+                memcpy(ret->name, node->names->text, node->names->len + 1U);
+                ret->parent = node->names->parent;
+                ret->parent->refs++;
+                r = 0;
+        }
+        table_unlock(s->table);
+        return r;
+}
+
+/* Copies @dir, whose upper parent is there, from the lower. Return: 0 or -errno. */
+static int copy_dir(struct server *s, struct node *dir, const struct place *where, int upper_parent) {
+        int fd, r = dirs_get(s, dir, &fd);
+
+        if (r < 0)
+                return r;
+        r = layer_copy_up_dir(fd, upper_parent, where->name);
+        dirs_put(s, dir);
+        if (r == 0)
+                upper_changed(s, dir->region);
+        return r == -EEXIST ? -ESTALE : r; /* a file or whiteout is in the way: the host has changed */
+}
+
+/* upper_make_dir() where everything goes to the upper: each directory as it is in the lower. Recurses as deep
+ * as the tree goes. */
+static int make_copied(struct server *s, struct node *dir, unsigned int depth) {
+        struct place where = PLACE_INIT;
+        int fd = upper_open_node(s, dir), r;
+
+        if (fd != -ENOENT || depth >= NODE_DEPTH_MAX)
+                return fd;
+        if (dir->layer == NODE_UPPER)
+                return -ESTALE;
+        r = first_name(s, dir, &where);
+        if (r < 0)
+                return r;
+        r = fd = make_copied(s, where.parent, depth + 1);
+        if (r >= 0) {
+                AUTO_FD int parent = fd;
+
+                r = copy_dir(s, dir, &where, parent);
+        }
+        node_put(s->table, where.parent);
+        return r < 0 ? r : upper_open_node(s, dir);
+}
+
 int upper_make_dir(struct server *s, struct node *dir) {
         const struct region *region = server_region(s, dir->region);
         AUTO_BUF struct buf path = { 0 };
@@ -88,6 +139,11 @@ int upper_make_dir(struct server *s, struct node *dir) {
 
         if (region->upper_fd < 0 || region->is_file)
                 return -EROFS;
+        if (region_kind_copies(region->kind)) {
+                if (!s->gauges[dir->region].used)
+                        upper_changed(s, dir->region);
+                return make_copied(s, dir, 0);
+        }
         fd = upper_open_node(s, dir);
         if (fd >= 0) {
                 if (!s->gauges[dir->region].used)
@@ -158,6 +214,101 @@ static int copy_up(struct server *s, struct node *node, bool with_data, const st
         return rebase(s, node, NODE_UPPER, dir, where);
 }
 
+/* an open file whose last name is gone: its next version needs none either */
+static int copy_nameless(struct server *s, struct node *node) {
+        AUTO_FD int lower = handle_dup(s, node);
+        AUTO_FD int fresh = -1;
+        struct facts facts;
+        int r;
+
+        if (lower < 0)
+                return lower == -EBADF ? -ESTALE : TAKE(lower, -1);
+        fresh = layer_copy_nameless(lower, server_region(s, node->region)->upper_fd);
+        if (fresh < 0)
+                return TAKE(fresh, -1);
+        r = facts_at(fresh, "", &facts);
+        if (r < 0)
+                return r;
+        table_lock(s->table);
+        node_rebase(s->table, node, NODE_UPPER, &facts);
+        table_unlock(s->table);
+        handle_repoint_fd(s, node, fresh);
+        return 0;
+}
+
+/* the other names that the work knows the file by lead to the copy too */
+static void link_others(struct server *s, struct node *node, int dir_fd, const struct place *where) {
+        for (unsigned int i = 0;; i++) {
+                struct place other = PLACE_INIT;
+                int r = place_name(s, node, i, &other);
+
+                if (r < 0)
+                        return;
+                if (other.parent != where->parent || strcmp(other.name, where->name) != 0) {
+                        AUTO_FD int dir = upper_make_dir(s, other.parent);
+
+                        r = dir < 0 ? dir : layer_link_known(dir_fd, where->name, dir, other.name);
+                        if (r < 0) {
+                                table_lock(s->table);
+                                node_unname(s->table, other.parent, other.name, false);
+                                table_unlock(s->table);
+                                i--;
+                        }
+                }
+                node_put(s->table, other.parent);
+        }
+}
+
+static int copy_up_named(struct server *s, struct node *node, bool with_data, const struct place *where) {
+        AUTO_FD int lower = place_open(s, node, S_ISREG(node->type) ? O_RDONLY : O_PATH);
+        AUTO_FD int dir = -1;
+        struct facts facts;
+        int r;
+
+        if (lower < 0)
+                return TAKE(lower, -1);
+        dir = upper_make_dir(s, where->parent);
+        if (dir < 0)
+                return TAKE(dir, -1);
+        r = layer_copy_up_quietly(lower, dir, where->name, with_data);
+        if (r == 0)
+                r = facts_at(dir, where->name, &facts);
+        if (r < 0)
+                return r == -EEXIST ? -ESTALE : r;
+        if (!S_ISDIR(node->type))
+                link_others(s, node, dir, where);
+        table_lock(s->table);
+        node_rebase(s->table, node, NODE_UPPER, &facts);
+        table_unlock(s->table);
+        handle_repoint(s, node, dir, where->name);
+        return 0;
+}
+
+static int copy_up_all(struct server *s, struct node *node, bool with_data) {
+        struct place where = PLACE_INIT;
+        enum guard_do action;
+        bool named;
+        int r;
+
+        if (S_ISDIR(node->type)) {
+                AUTO_FD int fd = upper_make_dir(s, node);
+
+                return fd < 0 ? TAKE(fd, -1) : 0;
+        }
+        table_lock(s->table);
+        named = node->names;
+        table_unlock(s->table);
+        if (!named)
+                return copy_nameless(s, node);
+        r = ruled_name(s, node, &where, &action);
+        if (r < 0)
+                return r;
+        r = action == GUARD_PROTECT || action == GUARD_HIDE ? -EROFS
+                                                            : copy_up_named(s, node, with_data, &where);
+        node_put(s->table, where.parent);
+        return r;
+}
+
 int upper_copy_up(struct server *s, struct node *node, bool with_data) {
         struct place where = PLACE_INIT;
         enum guard_do action;
@@ -165,8 +316,10 @@ int upper_copy_up(struct server *s, struct node *node, bool with_data) {
 
         if (node->layer == NODE_UPPER)
                 return 0;
-        if (server_region(s, node->region)->upper_fd < 0)
+        if (server_region(s, node->region)->upper_fd < 0 || server_region(s, node->region)->is_file)
                 return -EROFS;
+        if (server_copies(s, node->region))
+                return copy_up_all(s, node, with_data);
         r = ruled_name(s, node, &where, &action);
         if (r < 0)
                 return r;
@@ -197,7 +350,8 @@ bool upper_judged(struct server *s, struct node *node) {
         struct rules_verdict v = { 0 };
         bool held;
 
-        if (!S_ISREG(node->type))
+        /* a region that copies lands nothing by itself */
+        if (!S_ISREG(node->type) || server_copies(s, node->region))
                 return false;
         table_lock(s->table);
         held = node->layer == NODE_UPPER && node_path(s->table, node, &path) == 0;

@@ -30,7 +30,7 @@ void upper_changed(struct server *s, uint32_t region);
 
 /**
  * upper_copy_up() - move a lower file or symlink that is about to change into the upper, with its open
- * handles
+ * handles; where everything goes to the upper, other types and directories too (without what is in them)
  * @with_data: false: it will be truncated
  * server.tree must be held for writing. Nothing happens when the node is in the upper already.
  * Return: 0, -EROFS (no upper, or a rule refuses), -ESTALE, -ENOSPC, -errno.

@@ -35,6 +35,8 @@ static int locate(struct server *s, struct node *node, bool change, struct xattr
 
         if (change && S_ISDIR(node->type) && node->layer == NODE_LOWER && place_held(s, node))
                 fd = upper_make_dir(s, node);
+        else if (S_ISDIR(node->type) && server_copies(s, node->region) && upper_has(s, node))
+                fd = upper_open_node(s, node);
         else
                 fd = place_open(s, node, O_PATH);
         if (fd == -ESTALE)

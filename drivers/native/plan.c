@@ -156,7 +156,10 @@ static const char *file_system_text(int fd) {
 
 static json_t *regions_json(const struct driver_plan *plan) {
         static const char *const kinds[REGION_KIND_COUNT] = {
-                [REGION_DIRECT] = "direct", [REGION_RO] = "ro"
+                [REGION_DIRECT] = "direct",
+                [REGION_STAGED] = "staged",
+                [REGION_COW] = "cow",
+                [REGION_RO] = "ro",
         };
         static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind", "cache", "toolchain" };
         json_t *list = json_array();

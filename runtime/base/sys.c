@@ -2,10 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "runtime/base/cleanup.h"
 
 /* unified numbers since Linux 5.1; the 6.1 headers have them, an older one may not */
 #ifndef SYS_mount_setattr
@@ -34,6 +38,30 @@ int sys_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t r
 int open_beneath(int dir_fd, const char *path, int flags, mode_t mode) {
         return sys_openat2(dir_fd, path, flags | O_NOFOLLOW, mode,
                            RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+int open_beneath_long(int dir_fd, const char *path, int flags) {
+        AUTO_FD int at = -1;
+        char part[PATH_MAX];
+
+        while (strlen(path) >= sizeof(part)) {
+                size_t n = sizeof(part) - 1;
+                int next;
+
+                while (n > 0 && path[n] != '/')
+                        n--;
+                if (n == 0)
+                        return -ENAMETOOLONG;
+                memcpy(part, path, n);
+                part[n] = '\0';
+                next = open_beneath(at < 0 ? dir_fd : at, part, O_PATH | O_DIRECTORY, 0);
+                if (next < 0)
+                        return next;
+                (void) fd_close(TAKE_FD(at));
+                at = next;
+                path += n + 1;
+        }
+        return open_beneath(at < 0 ? dir_fd : at, path, flags, 0);
 }
 
 int sys_open_tree(int dir_fd, const char *path, unsigned int flags) {

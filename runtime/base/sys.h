@@ -28,6 +28,9 @@ int sys_openat2(int dir_fd, const char *path, int flags, mode_t mode, uint64_t r
  */
 int open_beneath(int dir_fd, const char *path, int flags, mode_t mode) __attribute__((warn_unused_result));
 
+/** open_beneath_long() - open_beneath() for a path of any length; no O_CREAT */
+int open_beneath_long(int dir_fd, const char *path, int flags) __attribute__((warn_unused_result));
+
 /** sys_open_tree() - Linux 5.2; OPEN_TREE_CLOEXEC is added */
 int sys_open_tree(int dir_fd, const char *path, unsigned int flags) __attribute__((warn_unused_result));
 /** sys_move_mount() - Linux 5.2 */

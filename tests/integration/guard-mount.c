@@ -1,13 +1,14 @@
 /*
  * guard-mount - run a command with a directory served by the guard, and nothing else of a sandbox
  *
- *   guard-mount [-r] [-x] [-b] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]... [-u UPPER] DIR -- COMMAND...
+ *   guard-mount [-r] [-c] [-s] [-x] [-b] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]... [-u UPPER] DIR --
+ * COMMAND...
  *
  * DIR may be a regular file. In a user and mount namespace of its own the command sees DIR through the
  * server. Exit code of the command; 77 when user namespaces or FUSE are missing; 125 for a failure of this
- * program or of the server. -r read-only region  -x exclusive  -b built-in rules  -h hold  -p protect  -H
- * hide -u directory for held files, empty or from an earlier run (default: a temporary one, removed)  -n
- * print notices
+ * program or of the server. -r read-only region  -c copy on write  -s staged  -x exclusive  -b built-in rules
+ * -h hold  -p protect  -H hide -u directory for held files, empty or from an earlier run (default: a
+ * temporary one, removed)  -n print notices
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,8 @@ enum { TREE_CLONE = 1, MOVE_EMPTY = 4 }; /* OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_
 struct setup {
         struct rule_def rules[RULES_GIVEN_MAX];
         size_t n_rules;
-        bool read_only, exclusive, notices;
+        enum region_kind kind;
+        bool exclusive, notices;
         uid_t uid;
         gid_t gid;
         const char *upper, *dir;
@@ -165,9 +167,7 @@ static int notice_socket(const struct setup *s) {
 static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         struct rules *rules = NULL;
         struct error err = { 0 };
-        struct region region = { .name = s->dir,
-                                 .upper_fd = upper_fd,
-                                 .kind = s->read_only ? REGION_RO : REGION_DIRECT };
+        struct region region = { .name = s->dir, .upper_fd = upper_fd, .kind = s->kind };
         struct guard_config config = { .regions = &region,
                                        .n_regions = 1,
                                        .host_uid = getuid(),
@@ -226,9 +226,13 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+rxbnh:p:H:u:")) != -1) {
+        while ((c = getopt(argc, argv, "+rcsxbnh:p:H:u:")) != -1) {
                 if (c == 'r')
-                        s->read_only = true;
+                        s->kind = REGION_RO;
+                else if (c == 'c')
+                        s->kind = REGION_COW;
+                else if (c == 's')
+                        s->kind = REGION_STAGED;
                 else if (c == 'x')
                         s->exclusive = true;
                 else if (c == 'b')
