@@ -5,6 +5,8 @@
  */
 #include "fs/rules.h"
 
+#include <string.h>
+
 #include "runtime/base/cleanup.h"
 
 #define HOLD(pattern) \
@@ -150,6 +152,34 @@ static const struct rule_def builtin[] = {
          * not write to them */
         { .path = "**/.cofferdam-{apply,tmp}-*", .action = GUARD_HIDE, .builtin = true },
 };
+
+/* the headings of guard(7), each with the first rule under it */
+static const struct {
+        const char *first, *name;
+} groups[] = {
+        { "**/.git", "Git directories" },
+        { "**/*.git/hooks/**", "Git directories of other names" },
+        { "**/.hg/{hgrc,hgrc-not-shared,sharedpath}", "Other version control" },
+        { "**/.envrc", "Shells, editors and debuggers" },
+        { "**/{.bashrc,.bash_profile,.bash_login,.bash_logout,.bash_aliases,.profile,.inputrc}",
+          "Home directories" },
+        { "**/.mcp.json", "Coding agents" },
+        { "**/.gitlab-ci.yml", "Continuous integration" },
+        { "**/.pre-commit-config.yaml", "Package and hook managers" },
+        { "**/.cofferdam.yaml", "Cofferdam" },
+};
+
+const char *rules_builtin_group(const char *path) {
+        size_t group = 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(builtin); i++) {
+                if (group < ARRAY_SIZE(groups) && strcmp(builtin[i].path, groups[group].first) == 0)
+                        group++;
+                if (strcmp(builtin[i].path, path) == 0)
+                        return groups[group - 1].name;
+        }
+        return NULL;
+}
 
 const struct rule_def *rules_builtin(size_t *ret_n) {
         *ret_n = ARRAY_SIZE(builtin);

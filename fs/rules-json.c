@@ -8,6 +8,8 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 
+enum { FROM_MAX = 4200 };
+
 static const char defaults[] = "defaults";
 
 /* in the words of the specification */
@@ -80,8 +82,9 @@ json_t *rules_to_json(const struct rules *rules) {
                         row = json_string(defaults);
                         i += n_builtin - 1;
                 } else {
-                        row = json_pack("[o,s,i,b]", pattern_to_json(def.path), actions[def.action],
-                                        (int) def.types, def.builtin);
+                        row = json_pack("[o,s,i,b,o*]", pattern_to_json(def.path), actions[def.action],
+                                        (int) def.types, def.builtin,
+                                        def.from ? json_from_bytes(def.from, FROM_MAX) : NULL);
                 }
                 if (json_array_append_new(list, row) < 0)
                         return NULL;
@@ -130,6 +133,7 @@ static int add_def(struct defs *d, const json_t *row) {
         if (def.action == GUARD_DO_COUNT || types < 0 || types > (RULE_FILE | RULE_LINK | RULE_DIR) ||
             d->n == RULES_MAX)
                 return -EINVAL;
+        def.from = json_string_value(json_array_get(row, 4));
         def.path = d->owned[d->n] = pattern_from_json(json_array_get(row, 0));
         if (!def.path)
                 return -EINVAL;

@@ -9,7 +9,8 @@
 
 /**
  * rules_to_json() - all of @rules: {"fold":,"base":,"list":[...]}
- * The list holds rules in order, [pattern, action, types, builtin]; the built-in list is the word "defaults".
+ * The list holds rules in order, [pattern, action, types, builtin, from]; the built-in list is the word
+ * "defaults".
  * @rules: NULL: no rules
  * Return: new reference, null for no rules; NULL: out of memory.
  */

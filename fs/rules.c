@@ -84,6 +84,7 @@ struct rule {
         enum guard_do action;
         bool builtin;
         unsigned int types;
+        char *from; /* owned; NULL: not said */
 };
 
 struct rules {
@@ -246,8 +247,12 @@ static int add_rule(struct rules *rules, const struct rule_def *def, bool fold, 
         int r;
 
         rule->text = strdup(def->path);
-        if (!rule->text)
+        rule->from = def->from ? strdup(def->from) : NULL;
+        if (!rule->text || (def->from && !rule->from)) {
+                free(rule->text);
+                free(rule->from);
                 return error_set(err, -ENOMEM, "out of memory");
+        }
         rule->action = def->action;
         rule->builtin = def->builtin;
         rule->types = def->types;
@@ -499,7 +504,7 @@ bool rules_def(const struct rules *rules, size_t index, struct rule_def *ret) {
 
         if (!rule)
                 return false;
-        *ret = (struct rule_def){ rule->text, rule->action, rule->builtin, rule->types };
+        *ret = (struct rule_def){ rule->text, rule->action, rule->builtin, rule->types, rule->from };
         return true;
 }
 
@@ -562,8 +567,10 @@ int rules_new(const struct rule_def *defs, size_t n, bool fold, struct rules **r
 struct rules *rules_free(struct rules *rules) {
         if (!rules)
                 return NULL;
-        for (size_t i = 0; i < rules->n_rules; i++)
+        for (size_t i = 0; i < rules->n_rules; i++) {
                 free(rules->rules[i].text);
+                free(rules->rules[i].from);
+        }
         for (size_t i = 0; i < rules->n_edges; i++)
                 edge_deinit(&rules->edges[i]);
         for (uint32_t i = 0; i < rules->n_states; i++)

@@ -54,11 +54,16 @@ struct rule_def {
         enum guard_do action;
         bool builtin;       /* matched case-folded on every file system */
         unsigned int types; /* enum rule_types; anything but RULE_ANY matches the node itself only */
+        const char *from; /* who said it, for people; borrowed as @path; NULL: nobody but the built-in list */
 };
 
 /** rules_builtin() - the built-in list of a workspace (docs: guard(7)). @ret_n: how many. Return: static
  * table. */
 const struct rule_def *rules_builtin(size_t *ret_n);
+
+/** rules_builtin_group() - the heading under which guard(7) has the built-in rule @path. Return: static,
+ * NULL: none. */
+const char *rules_builtin_group(const char *path);
 
 /**
  * rules_new() - compile @defs in order

@@ -166,13 +166,12 @@ static json_t *regions_json(const struct driver_plan *plan) {
 
         for (size_t i = 0; list && i < plan->n_regions; i++) {
                 const struct native_region *r = &plan->regions[i];
-                json_t *row =
-                        json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i, "source",
-                                  json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
-                                  json_from_bytes(r->target, PATH_JSON_MAX), "kind", kinds[r->kind], "role",
-                                  roles[r->role], "file", r->is_file, "dev", (json_int_t) r->pin.dev, "ino",
-                                  (json_int_t) r->pin.ino, "note", file_system_text(r->pin.fd), "rules",
-                                  r->kind == REGION_RO ? NULL : rules_to_json(r->rules));
+                json_t *row = json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i,
+                                        "source", json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
+                                        json_from_bytes(r->target, PATH_JSON_MAX), "kind", kinds[r->kind],
+                                        "role", roles[r->role], "file", r->is_file, "dev",
+                                        (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
+                                        file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
                 if (json_array_append_new(list, row) < 0) {
                         json_decref(list);

@@ -142,12 +142,15 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         for (size_t i = 0; i < req->n_rules; i++)
                 defs[n++] = req->rules[i];
         for (size_t i = 0; req->builtin_rules && i < spec->guard.n_rules; i++)
-                defs[n++] =
-                        (struct rule_def){ spec->guard.rules[i].path, spec->guard.rules[i].action, false };
+                defs[n++] = (struct rule_def){ .path = spec->guard.rules[i].path,
+                                               .action = spec->guard.rules[i].action,
+                                               .from = spec->guard.rules[i].from };
         for (size_t i = 0; i < fixed->n; i++)
-                defs[n++] = (struct rule_def){ fixed->v[i], GUARD_PROTECT, false, RULE_DIR };
+                defs[n++] = (struct rule_def){ fixed->v[i], GUARD_PROTECT, false, RULE_DIR,
+                                               "a mount that another region serves" };
         for (size_t i = 0; i < hidden->n; i++)
-                defs[n++] = (struct rule_def){ hidden->v[i], GUARD_HIDE, true };
+                defs[n++] =
+                        (struct rule_def){ hidden->v[i], GUARD_HIDE, true, RULE_ANY, "the refused sources" };
         if (n == 0) {
                 *ret = NULL;
                 return 0;

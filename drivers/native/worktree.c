@@ -105,7 +105,8 @@ static int rule_put(struct rule_list *l, const char *name, const char *suffix, e
         if (l->n == ARRAY_SIZE(l->defs))
                 return -E2BIG;
         l->owned[l->n] = buf_take(&b);
-        l->defs[l->n] = (struct rule_def){ l->owned[l->n], action, true };
+        l->defs[l->n] = (struct rule_def){ l->owned[l->n], action, true, RULE_ANY,
+                                           "the git directory of a linked worktree" };
         l->n++;
         return 0;
 }

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/spec/itemtext.h"
 
-enum { ITEM_SIZE_MAX = 64, NO_TIER = -1 };
+enum { ITEM_SIZE_MAX = 64, NO_TIER = -1, NO_FROM = -1, FROM_MAX = 4200 };
 
 /* one value big and aligned enough for any item */
 union item {
@@ -26,6 +27,7 @@ struct list_type {
         enum section section;
         size_t size;
         int tier_offset;
+        int from_offset; /* of the text that says where an item was said, owned by the item */
         int (*from_text)(void *item, const struct doc *node, const struct source *src, struct error *err);
         int (*check)(void *item, const struct doc *node, const struct source *src, struct error *err);
 };
@@ -49,14 +51,14 @@ static int check_seed(void *item, const struct doc *node, const struct source *s
 
 static const struct list_type list_types[] = {
         [KEY_RULES - KEY_RULES] = { ITEM_RULE, sizeof(struct spec_rule), offsetof(struct spec_rule, tier),
-                                    NULL, check_rule },
+                                    offsetof(struct spec_rule, from), NULL, check_rule },
         [KEY_SEEDS - KEY_RULES] = { ITEM_SEED, sizeof(struct spec_seed), offsetof(struct spec_seed, tier),
-                                    item_seed_text, check_seed },
+                                    NO_FROM, item_seed_text, check_seed },
         [KEY_MOUNTS - KEY_RULES] = { ITEM_MOUNT, sizeof(struct spec_mount), offsetof(struct spec_mount, tier),
-                                     item_mount_text, item_mount_check },
-        [KEY_ENV - KEY_RULES] = { ITEM_ENV, sizeof(struct spec_env), offsetof(struct spec_env, tier),
+                                     NO_FROM, item_mount_text, item_mount_check },
+        [KEY_ENV - KEY_RULES] = { ITEM_ENV, sizeof(struct spec_env), offsetof(struct spec_env, tier), NO_FROM,
                                   item_env_text, item_env_check },
-        [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, item_path_text, NULL },
+        [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, NO_FROM, item_path_text, NULL },
 };
 static_assert(ARRAY_SIZE(list_types) == KEY_TREE - KEY_RULES, "list_types[] and enum key_type differ");
 
@@ -83,7 +85,43 @@ static void items_put(struct spec *spec, const struct key *key, char *items, siz
         memcpy((char *) spec + key->count_offset, &n, sizeof(n));
 }
 
+/* The text of an item's from_offset; NULL also when its type has none. */
+static char *from_get(const void *item, const struct list_type *type) {
+        char *from = NULL;
+
+        if (type->from_offset != NO_FROM)
+                memcpy(&from, (const char *) item + type->from_offset, sizeof(from));
+        return from;
+}
+
+static int from_put(void *item, const struct list_type *type, const char *text) {
+        char *copy;
+
+        if (type->from_offset == NO_FROM || !text)
+                return 0;
+        copy = strdup(text);
+        if (!copy)
+                return -ENOMEM;
+        memcpy((char *) item + type->from_offset, &copy, sizeof(copy));
+        return 0;
+}
+
+/* Where @node of @src was said. */
+static int from_note(void *item, const struct list_type *type, const struct doc *node,
+                     const struct source *src, struct error *err) {
+        AUTO_BUF struct buf text = { 0 };
+        int r;
+
+        if (type->from_offset == NO_FROM)
+                return 0;
+        r = src->file ? buf_fmt(&text, "%s:%u", src->file, node->line) : buf_str(&text, src->origin);
+        if (r == 0)
+                r = from_put(item, type, buf_cstr(&text));
+        return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
 static void item_free(void *item, const struct list_type *type) {
+        free(from_get(item, type));
         for (size_t i = 0; i < item_key_count(); i++)
                 if (item_keys[i].section == type->section)
                         value_free(item, &item_keys[i]);
@@ -197,6 +235,8 @@ static int add_one(struct spec *spec, const struct key *key, const struct doc *n
                 return error_set(err, r, "out of memory");
         }
         r = item_read(&item, type, node, src, err);
+        if (r == 0)
+                r = from_note(&item, type, node, src, err);
         return item_finish(spec, key, &item, r, node, src, err);
 }
 
@@ -261,6 +301,8 @@ int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, con
         int r;
 
         r = field_set(&item, ITEM_RULE, "path", glob, src, err);
+        if (r == 0)
+                r = from_note(&item, type_of(key), &node, src, err);
         return item_finish(spec, key, &item, r, &node, src, err);
 }
 
@@ -302,6 +344,8 @@ int list_copy(struct spec *to, const struct spec *from, const struct key *key) {
                 if (type->tier_offset != NO_TIER)
                         memcpy(item + type->tier_offset, src + i * type->size + type->tier_offset,
                                sizeof(enum spec_tier));
+                if (r == 0)
+                        r = from_put(item, type, from_get(src + i * type->size, type));
                 for (size_t k = 0; r == 0 && k < item_key_count(); k++)
                         if (item_keys[k].section == type->section)
                                 r = value_copy(item, src + i * type->size, &item_keys[k]);
@@ -322,6 +366,7 @@ void list_free(struct spec *spec, const struct key *key) {
 
 static json_t *item_json(const char *item, const struct list_type *type) {
         AUTO_JSON json_t *obj = json_object();
+        const char *from = from_get(item, type);
         enum spec_tier tier;
 
         if (!obj)
@@ -335,6 +380,8 @@ static json_t *item_json(const char *item, const struct list_type *type) {
                 if (json_object_set_new(obj, "tier", json_string(spec_tier_name(tier))) < 0)
                         return NULL;
         }
+        if (from && json_object_set_new(obj, "from", json_from_bytes(from, FROM_MAX)) < 0)
+                return NULL;
         return TAKE_PTR(obj);
 }
 

@@ -38,6 +38,7 @@ struct spec_rule {
         char *path; /* gitignore-like glob, owned */
         enum guard_do action;
         enum spec_tier tier;
+        char *from; /* "FILE:LINE" or "--OPTION": where it was said, owned */
 };
 
 /** struct spec_seed - a host file copied into the home */

@@ -101,6 +101,13 @@ static void page_lists_the_builtin_rules(void **state) {
                 add_pattern(&text, defs[i].path);
                 add_types(&text, defs[i].types);
                 assert_int_equal(buf_str(&text, "\n"), 0);
+                assert_non_null(rules_builtin_group(defs[i].path));
+                if (i == 0 || rules_builtin_group(defs[i].path) != rules_builtin_group(defs[i - 1].path)) {
+                        AUTO_BUF struct buf head = { 0 };
+
+                        assert_int_equal(buf_fmt(&head, ".Ss %s\n", rules_builtin_group(defs[i].path)), 0);
+                        at = expect_lines(page, at, head.data);
+                }
                 at = expect_lines(page, at, text.data);
         }
         assert_int_equal(count_lines(page, ".It Cm hold Li") + count_lines(page, ".It Cm allow Li") +

@@ -741,7 +741,7 @@ static void rules_from_json_judges_as_before(void **state) {
         (void) state;
         memcpy(defs + 1, builtin, n * sizeof(*builtin));
         defs[++n] = (struct rule_def){ "/caf\xe9\xff\xc3\xa9", GUARD_HIDE, true };
-        defs[++n] = (struct rule_def){ "*.key", GUARD_HOLD };
+        defs[++n] = (struct rule_def){ .path = "*.key", .action = GUARD_HOLD, .from = "a b.yaml:7" };
         rules = compile(defs, n + 1, true);
         assert_int_equal(rules_rebase(rules, ".git"), 0);
         json = rules_to_json(rules);
@@ -750,8 +750,10 @@ static void rules_from_json_judges_as_before(void **state) {
         for (size_t i = 0; i <= n; i++) {
                 assert_true(rules_def(rules, i, &a) && rules_def(again, i, &b));
                 assert_string_equal(a.path, b.path);
+                assert_string_equal(a.from ? a.from : "-", b.from ? b.from : "-");
                 assert_true(a.action == b.action && a.types == b.types && a.builtin == b.builtin);
         }
+        assert_string_equal(b.from, "a b.yaml:7");
         assert_false(rules_def(again, n + 1, &b));
         assert_true(rules_fold(again));
         assert_string_equal(rules_base(again), ".git");

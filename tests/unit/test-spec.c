@@ -100,6 +100,8 @@ static void spec_merge_reads_lists(void **state) {
         assert_int_equal(spec->guard.n_rules, 2);
         assert_string_equal(spec->guard.rules[0].path, ".git/hooks/**");
         assert_int_equal(spec->guard.rules[0].action, GUARD_HOLD);
+        assert_non_null(strstr(spec->guard.rules[0].from, "full."));
+        assert_non_null(strchr(spec->guard.rules[0].from, ':'));
         assert_int_equal(spec->guard.rules[1].action, GUARD_HIDE);
         assert_int_equal(spec->home.n_seeds, 3);
         assert_string_equal(spec->home.seeds[0].from, "/home/op/.gitconfig");
