@@ -66,6 +66,7 @@
 #include "fs/layer.h"
 #include "fs/names.h"
 #include "fs/ops.h"
+#include "fs/request.h"
 #include "fs/streams.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
@@ -99,6 +100,15 @@ static void op_init(void *userdata, struct fuse_conn_info *conn) {
         s->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 }
 
+/* The answer to a message of the wrong shape. To an interrupt, there is none: no operation can be
+ * interrupted, and libfuse would keep it. */
+static void refuse(int fd, const struct fuse_in_header *in) {
+        const struct fuse_out_header out = { .len = sizeof(out), .error = -EINVAL, .unique = in->unique };
+
+        if (request_wants_reply(in) && write(fd, &out, sizeof(out)) < 0)
+                return; /* nobody waits for it any more */
+}
+
 /*
  * FUSE_HANDLE_KILLPRIV_V2 (protocol 7.33) spares a GETXATTR before each write, which makes small writes ten
  * times faster. libfuse before 3.17 has no name for it, so the bit goes into its answer on the way out. The
@@ -112,8 +122,15 @@ static ssize_t channel_read(int fd, void *buf, size_t len, void *userdata) {
         const struct fuse_init_in *init = (const struct fuse_init_in *) (in + 1);
         const ssize_t n = read(w ? w->fd : fd, buf, len);
 
-        if (n >= (ssize_t) (sizeof(*in) + offsetof(struct fuse_init_in, flags) + sizeof(init->flags)) &&
-            in->opcode == FUSE_INIT) {
+        if (n < 0)
+                return n;
+        if (request_check(buf, (size_t) n) < 0 || in->opcode == FUSE_INTERRUPT) {
+                if ((size_t) n >= sizeof(*in))
+                        refuse(w ? w->fd : fd, in);
+                errno = EAGAIN; /* libfuse is to see nothing of it */
+                return -1;
+        }
+        if (in->opcode == FUSE_INIT) {
                 s->offered = init->flags;
                 s->init = in->unique;
         }
@@ -213,21 +230,26 @@ static int clone_channel(int fuse_fd) {
         return TAKE_FD(fd);
 }
 
+int server_answer(struct worker *w) {
+        struct fuse_session *se = w->server->session;
+        const int r = fuse_session_receive_buf(se, &w->request);
+
+        if (r == -EINTR || r == -EAGAIN)
+                return 1;
+        if (r > 0)
+                fuse_session_process_buf(se, &w->request);
+        return r;
+}
+
 static void *work(void *arg) {
         struct worker *w = arg;
         struct fuse_session *se = w->server->session;
 
         (void) pthread_setspecific(w->server->worker, w);
         while (!fuse_session_exited(se)) {
-                int r;
-
                 take_turn(w);
-                r = fuse_session_receive_buf(se, &w->request);
-                if (r == -EINTR || r == -EAGAIN)
-                        continue;
-                if (r <= 0)
+                if (server_answer(w) <= 0)
                         break;
-                fuse_session_process_buf(se, &w->request);
         }
         fuse_session_exit(se);
         server_yield_turn(w->server); /* the next one finds the session ended */
@@ -391,7 +413,9 @@ static void free_handles(struct server *s) {
         slots_deinit(&s->handles);
 }
 
-static void deinit_server(struct server *s) {
+void server_deinit(struct server *s) {
+        if (s->session)
+                fuse_session_destroy(s->session); /* closes the descriptor */
         if (s->table)
                 free_handles(s);
         s->table = table_free(s->table);
@@ -423,7 +447,6 @@ static void settle_process(void) {
         (void) sigaction(SIGXFSZ, &ignore, NULL);   /* RLIMIT_FSIZE: EFBIG is an answer, dying is not */
         (void) mallopt(M_MMAP_THRESHOLD, 64 << 20); /* page faults cost more than memory kept */
         (void) mallopt(M_ARENA_MAX, 2);
-        fuse_set_log_func(discard_log);
 }
 
 /*
@@ -437,33 +460,41 @@ void cuse_lowlevel_init(fuse_req_t req, fuse_ino_t ino, const void *arg) {
         (void) fuse_reply_err(req, ENOSYS);
 }
 
-int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err) {
+static int start_session(struct server *s, int fuse_fd, struct error *err) {
         static const struct fuse_custom_io io = { .read = channel_read, .writev = channel_write };
         char name[] = "cofferdam";
         char *argv[] = { name, NULL };
         struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+        int r;
+
+        s->session = fuse_session_new(&args, &operations, sizeof(operations), s);
+        fuse_opt_free_args(&args);
+        if (!s->session)
+                return error_set(err, -ENOMEM, "libfuse cannot make a session");
+        r = fuse_session_custom_io(s->session, &io, fuse_fd);
+        return r < 0 ? error_set(err, r, "libfuse cannot take the descriptor: %s", strerror(-r)) : 0;
+}
+
+int server_init(struct server *s, const struct guard_config *config, int fuse_fd, struct error *err) {
+        int r;
+
+        fuse_set_log_func(discard_log);
+        r = init_server(s, config, err);
+        if (r == 0)
+                r = start_session(s, fuse_fd, err);
+        if (r < 0)
+                (void) fd_close(fuse_fd);
+        return r;
+}
+
+int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err) {
         struct server s = { 0 };
         int r;
 
         settle_process();
-        r = init_server(&s, config, err);
-        if (r == 0) {
-                s.session = fuse_session_new(&args, &operations, sizeof(operations), &s);
-                fuse_opt_free_args(&args);
-                if (!s.session)
-                        r = error_set(err, -ENOMEM, "libfuse cannot make a session");
-        }
-        if (r == 0) {
-                r = fuse_session_custom_io(s.session, &io, fuse_fd);
-                if (r < 0)
-                        r = error_set(err, r, "libfuse cannot take the descriptor: %s", strerror(-r));
-        }
-        if (r < 0)
-                (void) fd_close(fuse_fd);
-        else
+        r = server_init(&s, config, fuse_fd, err);
+        if (r == 0)
                 r = run_workers(&s, fuse_fd);
-        if (s.session)
-                fuse_session_destroy(s.session); /* closes the descriptor */
-        deinit_server(&s);
+        server_deinit(&s);
         return r;
 }

@@ -90,6 +90,18 @@ static inline int server_store(const struct server *s, uint32_t index) {
         return server_copies(s, index) && region->upper_fd >= 0 ? region->upper_fd : region->root_fd;
 }
 
+/**
+ * server_init() - a server that answers @fuse_fd (consumed) when asked to; guard_serve() without the threads
+ * Return: 0, -errno. server_deinit() is due in any case.
+ */
+int server_init(struct server *s, const struct guard_config *config, int fuse_fd, struct error *err)
+        __attribute__((warn_unused_result));
+void server_deinit(struct server *s);
+
+/** server_answer() - read one message and answer it; @w is this thread's value of server.worker. Blocks.
+ * Return: above 0, 0: the session is over, -errno. */
+int server_answer(struct worker *w);
+
 /** server_reply_buffer() - SERVER_IO_MAX bytes of the calling worker's own; NULL when out of memory */
 char *server_reply_buffer(struct server *s);
 
