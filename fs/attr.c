@@ -159,7 +159,7 @@ int attr_read(struct server *s, struct node *node, struct stat *ret) {
         int r;
 
         {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
 
                 r = look_up(s, node, &facts);
         }
@@ -283,7 +283,7 @@ static int open_for(struct server *s, struct node *node, int to_set) {
 }
 
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
         bool copied = false;
         int r = place_admit(s, node, "setattr");
@@ -292,7 +292,7 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
                 return r;
         if (r == PLACE_COPY_UP) {
                 auto_tree(&hold);
-                hold = tree_write(s);
+                hold = tree_write(s, node->id);
                 r = upper_copy_up(s, node, !((to_set & FUSE_SET_ATTR_SIZE) && attr->st_size == 0));
                 if (r < 0)
                         return r;

@@ -16,12 +16,12 @@ void attr_deinit(struct idmap *ids);
 /** attr_fill() - attributes of an object with the shown inode number @ino */
 void attr_fill(const struct idmap *ids, const struct facts *facts, uint64_t ino, struct stat *ret);
 
-/** attr_read() - attributes of @node now. Takes server.tree when it has no open handle. Return: 0, -ESTALE,
+/** attr_read() - attributes of @node now. Takes the tree when it has no open handle. Return: 0, -ESTALE,
  * -errno. */
 int attr_read(struct server *s, struct node *node, struct stat *ret) __attribute__((warn_unused_result));
 
 /** attr_merge() - a lower directory with a part in the upper: its newer times and, when it is held, the
- * upper's mode. server.tree must be held. */
+ * upper's mode. the tree must be held. */
 void attr_merge(struct server *s, struct node *dir, struct facts *facts);
 
 /** attr_change_mode() - chmod of the object open as @fd, O_PATH too. Return: 0 or -errno. */

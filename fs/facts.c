@@ -8,12 +8,34 @@ static struct timespec to_timespec(struct statx_timestamp t) {
         return (struct timespec){ .tv_sec = t.tv_sec, .tv_nsec = t.tv_nsec };
 }
 
-int facts_at(int dir_fd, const char *name, struct facts *ret) {
-        const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | (*name ? 0 : AT_EMPTY_PATH);
-        struct statx x;
+static int look(int dir_fd, const char *name, int flags, struct statx *ret) {
+        flags |= AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+        return statx(dir_fd, name, flags, STATX_BASIC_STATS | STATX_BTIME, ret) < 0 ? -errno : 0;
+}
 
-        if (statx(dir_fd, name, flags, STATX_BASIC_STATS | STATX_BTIME, &x) < 0)
-                return -errno;
+/* Whether there is a server to ask: a disk's file system knows all there is to know. */
+static bool may_be_remote(const struct statx *x) {
+        return x->stx_dev_major == 0;
+}
+
+static bool is_mount_point(const struct statx *x) {
+        return x->stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+int facts_at(int dir_fd, const char *name, struct facts *ret) {
+        struct statx x;
+        int r;
+
+        if (!*name) {
+                r = look(dir_fd, "", AT_EMPTY_PATH, &x);
+        } else {
+                r = look(dir_fd, name, AT_STATX_DONT_SYNC, &x);
+                if (r == 0 && may_be_remote(&x) && !is_mount_point(&x))
+                        r = look(dir_fd, name, 0, &x);
+        }
+        if (r < 0)
+                return r;
+        ret->loose = *name && may_be_remote(&x) && is_mount_point(&x);
         ret->st = (struct stat){
                 .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),
                 .st_ino = x.stx_ino,

@@ -11,11 +11,13 @@
 struct facts {
         struct stat st;
         int64_t btime_ns; /* birth time; 0: the file system has none */
+        bool loose;       /* the attributes may be old ones: the server of the file system was not asked */
 };
 
 /**
  * facts_at() - look at @name in @dir_fd without following a link; "" is the object open as @dir_fd itself
- * Return: 0 or -errno.
+ * A file system that is mounted at @name is not asked: the one of @dir_fd may be all right when that one does
+ * not answer. Return: 0 or -errno.
  */
 int facts_at(int dir_fd, const char *name, struct facts *ret) __attribute__((warn_unused_result));
 

@@ -139,7 +139,7 @@ void handle_repoint_fd(struct server *s, struct node *node, int object) {
                 return;
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", object);
         opened_up = open_up(object, facts.st.st_mode);
-        /* the list does not change: handles come and go under server.tree */
+        /* the list does not change: handles come and go under the tree */
         for (const struct handle *h = node->handles; h; h = h->next) {
                 AUTO_FD int fd = open(path, handle_flags(s, h->flags) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 

@@ -16,14 +16,14 @@ struct handle {
 };
 
 /**
- * handle_new() - register @fd as an open file of @node; server.tree must be held
+ * handle_new() - register @fd as an open file of @node; the tree must be held
  * @fd: consumed on success
  * Return: number, 0 when out of memory.
  */
 uint64_t handle_new(struct server *s, struct node *node, int fd, int flags)
         __attribute__((warn_unused_result));
 
-/** handle_free() - close; server.tree must be held. Locks the table. */
+/** handle_free() - close; the tree must be held. Locks the table. */
 void handle_free(struct server *s, uint64_t id);
 
 /** handle_fd() - the descriptor of handle @id, borrowed while the kernel holds the file open. Return: -EBADF.
@@ -46,7 +46,7 @@ int handle_dup_to_change(struct server *s, struct node *node) __attribute__((war
 
 /**
  * handle_repoint() - reopen @name in @dir_fd for each handle of the node, in place
- * server.tree must be held for writing. A handle that cannot be reopened keeps the old object.
+ * the tree must be held for writing. A handle that cannot be reopened keeps the old object.
  */
 void handle_repoint(struct server *s, struct node *node, int dir_fd, const char *name);
 

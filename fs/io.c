@@ -1,4 +1,4 @@
-/* open files: requests here do not take server.tree except to open and to close */
+/* open files: requests here do not take the tree except to open and to close */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static int truncate_open(struct server *s, struct node *node, int fd, int flags)
 
 /* Return: 0 and the handle's number, -errno */
 static int open_node(struct server *s, struct node *node, int flags, uint64_t *ret_fh) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
         int r;
 
@@ -68,7 +68,7 @@ static int open_node(struct server *s, struct node *node, int flags, uint64_t *r
                         return r;
                 if (r == PLACE_COPY_UP && node->layer == NODE_LOWER) {
                         auto_tree(&hold);
-                        hold = tree_write(s);
+                        hold = tree_write(s, node->id);
                         r = upper_copy_up(s, node, !(flags & O_TRUNC));
                         if (r < 0)
                                 return r;
@@ -99,7 +99,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         if (r < 0) {
                 reply_error(req, r);
         } else if (fuse_reply_open(req, fi) < 0) {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, ino);
 
                 handle_free(s, fi->fh);
         }
@@ -186,7 +186,7 @@ void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
 
         (void) ino;
         if (node && upper_judged(s, node)) {
-                AUTO_TREE struct tree_hold hold = tree_write(s);
+                AUTO_TREE struct tree_hold hold = tree_write(s, node->id);
 
                 (void) upper_land(s, node, true);
         }
@@ -201,12 +201,12 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
 
         (void) ino;
         {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, node ? node->id : ino);
 
                 handle_free(s, fi->fh);
         }
         if (node && upper_judged(s, node)) {
-                AUTO_TREE struct tree_hold hold = tree_write(s);
+                AUTO_TREE struct tree_hold hold = tree_write(s, node->id);
 
                 table_lock(s->table);
                 last = node->writers == 0;

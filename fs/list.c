@@ -98,6 +98,8 @@ static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *
         e.ino = node_enter(s->table, l->node, d->d_name, &facts, NODE_LOWER, &ino);
         if (!e.ino)
                 return add_plain(l, d->d_name, facts.st.st_ino, facts.st.st_mode, d->d_off);
+        if (facts.loose)
+                e.attr_timeout = 0;
         attr_fill(&s->ids, &facts, ino, &e.attr);
         add_entry(l, d->d_name, &e, d->d_off);
         return 0;
@@ -251,7 +253,7 @@ static int open_stream(struct listing *l, off_t off, struct stream **ret) {
 }
 
 static int fill(struct listing *l, off_t off) {
-        AUTO_TREE struct tree_hold hold = tree_read(l->server);
+        AUTO_TREE struct tree_hold hold = tree_read(l->server, l->node->id);
         struct stream *stream = NULL;
         bool end = false;
         int r = 0;
@@ -348,7 +350,7 @@ void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_
         (void) datasync;
         (void) fi;
         if (node) {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
 
                 r = fd = place_open(s, node, O_RDONLY | O_DIRECTORY);
         }

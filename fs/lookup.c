@@ -32,7 +32,7 @@ static int lookup_region(struct server *s, const char *name, struct fuse_entry_p
                                         .attr_timeout = s->timeout_s,
                                         .entry_timeout = s->timeout_s };
         if (S_ISDIR(root->type)) {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, root->id);
 
                 attr_merge(s, root, &facts);
         }
@@ -41,7 +41,7 @@ static int lookup_region(struct server *s, const char *name, struct fuse_entry_p
 }
 
 static int lookup(struct server *s, fuse_ino_t parent, const char *name, struct fuse_entry_param *e) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, parent);
         AUTO_SPOT struct spot spot = SPOT_INIT;
         enum node_layer layer;
         struct facts facts;
@@ -80,7 +80,7 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 }
 
 static int read_link(struct server *s, fuse_ino_t ino, char target[PATH_MAX]) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, ino);
         struct node *node = node_get(s->table, ino);
         AUTO_FD int fd = -1;
         ssize_t n;

@@ -154,7 +154,7 @@ static bool must_revive(const struct spot *spot, const struct making *m) {
 
 enum { NEEDS_WRITE = 1 };
 
-/* Copying directories up changes more than one name. Return: 0, NEEDS_WRITE (server.tree is to be held for
+/* Copying directories up changes more than one name. Return: 0, NEEDS_WRITE (the tree is to be held for
  * writing), -errno */
 static int reach(const struct spot *spot, bool exclusive) {
         return spot->upper < 0 && region_kind_copies(spot->region->kind) && !exclusive ? NEEDS_WRITE : 0;
@@ -215,13 +215,13 @@ static int make_held(struct server *s, fuse_ino_t parent, const char *name, cons
 
 static int make_entry(struct server *s, fuse_ino_t parent, const char *name, const struct making *m,
                       struct fuse_entry_param *e) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, parent);
         int r = make_held(s, parent, name, m, false, e);
 
         if (r != NEEDS_WRITE)
                 return r;
         auto_tree(&hold);
-        hold = tree_write(s);
+        hold = tree_write(s, parent);
         return make_held(s, parent, name, m, true, e);
 }
 
@@ -370,13 +370,13 @@ static int create_held(struct server *s, const struct creating *c, bool exclusiv
 }
 
 static int create(struct server *s, const struct creating *c, struct created *ret) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, c->parent);
         int r = create_held(s, c, false, ret);
 
         if (r != NEEDS_WRITE)
                 return r;
         auto_tree(&hold);
-        hold = tree_write(s);
+        hold = tree_write(s, c->parent);
         return create_held(s, c, true, ret);
 }
 
@@ -400,7 +400,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
         fi->keep_cache = 1;
         fi->noflush = !io_wants_flush(s, c.e.ino);
         if (fuse_reply_create(req, &c.e, fi) < 0) {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                AUTO_TREE struct tree_hold hold = tree_read(s, c.e.ino);
 
                 handle_free(s, c.fh);
                 node_forget(s->table, c.e.ino, 1);
@@ -438,7 +438,7 @@ static int link_lower(struct server *s, struct node *node, struct spot *spot) {
         return -ESTALE;
 }
 
-/* server.tree is held for writing */
+/* the tree is held for writing */
 static int link_upper(struct server *s, struct node *node, struct spot *spot) {
         struct layer_origin origin = { 0 };
         char temp[UPPER_TEMP_SIZE];
@@ -504,7 +504,8 @@ static int link_held(struct server *s, struct node *node, fuse_ino_t parent, con
 
 static int link_entry(struct server *s, fuse_ino_t ino, fuse_ino_t parent, const char *name,
                       struct fuse_entry_param *e) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        const uint64_t parts = holds_of(s, ino) | holds_of(s, parent);
+        AUTO_TREE struct tree_hold hold = holds_read(s, parts);
         struct node *node;
         int r;
 
@@ -516,7 +517,7 @@ static int link_entry(struct server *s, fuse_ino_t ino, fuse_ino_t parent, const
         r = link_held(s, node, parent, name, false, e);
         if (r == NEEDS_WRITE) {
                 auto_tree(&hold);
-                hold = tree_write(s);
+                hold = holds_write(s, parts);
                 r = link_held(s, node, parent, name, true, e);
         }
         node_put(s->table, node);

@@ -192,7 +192,31 @@ static void name_drop(struct table *t, struct name *name) {
 
 /* ---- the table ---- */
 
-static struct node *node_new(struct table *t, uint32_t region, const struct facts *f, enum node_layer layer) {
+/* what is in the upper stays with its directory */
+static uint8_t domain_of(struct table *t, const struct node *parent, uint32_t region, uint64_t dev,
+                         enum node_layer layer) {
+        if (parent && (layer == NODE_UPPER || (parent->layer == NODE_LOWER && parent->dev == dev)))
+                return parent->domain;
+        for (unsigned int i = 0; i < t->n_domains; i++)
+                if (t->domains[i].region == region && t->domains[i].dev == dev)
+                        return (uint8_t) i;
+        if (t->n_domains == NODE_DOMAINS_MAX)
+                return NODE_DOMAINS_MAX - 1;
+        t->domains[t->n_domains] = (struct domain){ region, dev };
+        return (uint8_t) t->n_domains++;
+}
+
+uint64_t node_domains(const struct table *t, uint32_t region) {
+        uint64_t mask = t->n_domains == NODE_DOMAINS_MAX ? UINT64_C(1) << (NODE_DOMAINS_MAX - 1) : 0;
+
+        for (unsigned int i = 0; i < t->n_domains; i++)
+                if (t->domains[i].region == region)
+                        mask |= UINT64_C(1) << i;
+        return mask;
+}
+
+static struct node *node_new(struct table *t, const struct node *parent, uint32_t region,
+                             const struct facts *f, enum node_layer layer) {
         struct node *n = calloc(1, sizeof(*n));
 
         if (!n)
@@ -205,6 +229,7 @@ static struct node *node_new(struct table *t, uint32_t region, const struct fact
         n->region = region;
         n->type = f->st.st_mode & S_IFMT;
         n->layer = layer;
+        n->domain = domain_of(t, parent, region, f->st.st_dev, layer);
         n->dev = f->st.st_dev;
         n->host = f->st.st_ino;
         n->btime_ns = f->btime_ns;
@@ -255,7 +280,7 @@ int table_new(struct rules *const *rules, const struct facts *roots, size_t n_re
         if (getrandom(&t->seed, sizeof(t->seed), GRND_NONBLOCK) != sizeof(t->seed))
                 t->seed = (uintptr_t) t;
         for (size_t i = 0; t->by_key && t->by_name && t->roots && i < n_regions; i++) {
-                t->roots[i] = node_new(t, (uint32_t) i, &roots[i], NODE_LOWER);
+                t->roots[i] = node_new(t, NULL, (uint32_t) i, &roots[i], NODE_LOWER);
                 if (!t->roots[i])
                         break;
                 t->roots[i]->refs = 1;
@@ -371,7 +396,7 @@ uint64_t node_enter(struct table *t, struct node *parent, const char *name, cons
                 n = NULL;
         }
         if (!n) {
-                n = node_new(t, parent->region, facts, layer);
+                n = node_new(t, parent, parent->region, facts, layer);
                 if (n)
                         n->ino = fold(t, n->dev, n->host);
         }

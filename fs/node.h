@@ -24,7 +24,7 @@ enum { NODE_ROOT_ID = 1, NODE_DEPTH_MAX = 4096, NODE_NAME_MAX = 255 };
 
 struct handle;
 
-/** struct node - see above; @region, @type and @id never change */
+/** struct node - see above; @region, @type, @domain and @id never change */
 struct node {
         uint64_t id;          /* number handed to the kernel */
         uint64_t ino;         /* what stat(2) shows inside; survives a change of the backing object */
@@ -36,6 +36,7 @@ struct node {
         uint32_t writers;     /* handles open for writing */
         uint32_t upper_epoch; /* directory: of the region when @has_upper was found out; 0: never */
         mode_t type;          /* S_IFMT bits */
+        uint8_t domain;       /* which lock its part of the tree has: see holds.h */
         enum node_layer layer;
         bool has_upper; /* lower directory: the upper holds a directory of the same path */
         bool hashed;    /* found by identity; false: the backing object is gone or was replaced */
@@ -65,6 +66,14 @@ struct name {
         char text[];
 };
 
+enum { NODE_DOMAINS_MAX = 64 };
+
+/** struct domain - a host file system in a region */
+struct domain {
+        uint32_t region;
+        uint64_t dev;
+};
+
 /** struct table - all nodes of one server */
 struct table {
         pthread_mutex_t lock;
@@ -81,6 +90,8 @@ struct table {
         size_t n_devs;     /* at most NODE_DEVS_MAX */
         uint64_t next_ino; /* for inode numbers that cannot be folded */
         uint32_t epoch;    /* changes when a directory moved to other rules */
+        struct domain domains[NODE_DOMAINS_MAX];
+        unsigned int n_domains; /* the last one is shared by all that came too late for one of their own */
         struct dirs dirs;
         struct dir_fd *dead; /* descriptors of freed nodes, closed by table_unlock() */
 };
@@ -119,6 +130,9 @@ void node_forget(struct table *t, uint64_t id, uint64_t n);
 
 /** node_fold_ino() - the number that (dev, ino) has inside, also for objects that are no node. Locks. */
 uint64_t node_fold_ino(struct table *t, uint64_t dev, uint64_t ino);
+
+/** node_domains() - bit N: domain N has nodes of @region. Lock held. */
+uint64_t node_domains(const struct table *t, uint32_t region);
 
 /** node_child() - the node that was last seen as @name in @parent, not referenced; NULL: none. Lock held. */
 struct node *node_child(struct table *t, const struct node *parent, const char *name);

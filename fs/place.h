@@ -1,7 +1,7 @@
 /*
  * place.h - from a node back to its host object, by the names that lead to it
  *
- * server.tree must be held. Each name is tried; what is found counts only when it is the node's object, so a
+ * the tree must be held. Each name is tried; what is found counts only when it is the node's object, so a
  * swap on the host ends in -ESTALE, never in another file.
  */
 #pragma once

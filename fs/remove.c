@@ -75,7 +75,7 @@ static int unlink_copied(struct spot *spot, enum node_layer layer) {
                                    : layer_whiteout(dir, spot->name, &origin);
 }
 
-/* server.tree is held for writing: for a moment the lower shows through */
+/* the tree is held for writing: for a moment the lower shows through */
 static int unlink_held(struct spot *spot, const struct facts *facts, enum node_layer layer) {
         struct facts lower;
 
@@ -108,7 +108,7 @@ static int remove_dir(struct spot *spot, int where) {
 
 enum { NEEDS_WRITE = 1 };
 
-/* Return: 0, NEEDS_WRITE (again, with server.tree held for writing), -errno */
+/* Return: 0, NEEDS_WRITE (again, with the tree held for writing), -errno */
 static int unname(struct server *s, fuse_ino_t parent, const char *name, bool dir, bool exclusive) {
         AUTO_SPOT struct spot spot = SPOT_INIT;
         enum node_layer layer;
@@ -145,12 +145,13 @@ static void op_unname(fuse_req_t req, fuse_ino_t parent, const char *name, bool 
         int r = -EROFS;
 
         if (parent != NODE_ROOT_ID) {
-                AUTO_TREE struct tree_hold hold = tree_read(s);
+                const uint64_t parts = holds_of_entry(s, parent, name);
+                AUTO_TREE struct tree_hold hold = holds_read(s, parts);
 
                 r = unname(s, parent, name, dir, false);
                 if (r == NEEDS_WRITE) {
                         auto_tree(&hold);
-                        hold = tree_write(s);
+                        hold = holds_write(s, parts);
                         r = unname(s, parent, name, dir, true);
                 }
         }

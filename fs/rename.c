@@ -334,7 +334,7 @@ static int dispatch(struct renaming *r) {
 
 static int rename_entry(struct server *s, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
                         const char *new_name, unsigned int flags) {
-        AUTO_TREE struct tree_hold hold = tree_write(s);
+        AUTO_TREE struct tree_hold hold = { s, 0 };
         struct renaming r = { .server = s, .flags = flags, .from.spot = SPOT_INIT, .to.spot = SPOT_INIT };
         int q;
 
@@ -342,7 +342,9 @@ static int rename_entry(struct server *s, fuse_ino_t parent, const char *name, f
                 return -EINVAL;
         if (parent == NODE_ROOT_ID || new_parent == NODE_ROOT_ID)
                 return -EROFS;
-        q = open_end(s, &r.from, parent, name);
+        q = holds_move(s, parent, name, new_parent, new_name, &hold);
+        if (q == 0)
+                q = open_end(s, &r.from, parent, name);
         if (q == 0)
                 q = open_end(s, &r.to, new_parent, new_name);
         if (q == 0 && r.from.spot.parent->region != r.to.spot.parent->region)

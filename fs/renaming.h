@@ -16,7 +16,7 @@ struct end {
         int where; /* enum spot_write */
 };
 
-/** struct renaming - server.tree is held for writing */
+/** struct renaming - the tree is held for writing */
 struct renaming {
         struct server *server;
         struct end from, to;

@@ -25,10 +25,11 @@
  * likewise.
  *
  * Locks: see struct server. The table's mutex is never held across a system call that can block (duplicating
- * a descriptor is the exception, it does not). server.tree is held across host calls: reading by whatever
- * goes from names to objects, writing by rename, copy-up and landing. Directories therefore do not change
- * their rules between the decision and the act: a directory that is renamed to other rules is walked and
- * moved with everybody else kept out.
+ * a descriptor is the exception, it does not). The tree is held across host calls (holds.h): for reading by
+ * whatever goes from names to objects, for writing by rename, copy-up and landing. Directories therefore do
+ * not change their rules between the decision and the act: a directory that is renamed to other rules is
+ * walked and moved with everybody else kept out. A host file system that does not answer keeps only what is
+ * on it waiting.
  *
  * What an attacker controls: every name, content, mode and offset in a request, the order and number of
  * requests, and all of the lower and upper but the attributes user.cofferdam.* and user.overlay.*. Not the
@@ -386,7 +387,8 @@ static void init_locks(struct server *s) {
 
         (void) pthread_rwlockattr_init(&attr);
         (void) pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-        (void) pthread_rwlock_init(&s->tree, &attr);
+        for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
+                (void) pthread_rwlock_init(&s->domains[i], &attr);
         (void) pthread_rwlockattr_destroy(&attr);
         (void) sem_init(&s->turns, 0, count_turns());
         notices_init(&s->notices);
@@ -427,7 +429,8 @@ void server_deinit(struct server *s) {
         free(s->gauges);
         attr_deinit(&s->ids);
         notices_deinit(&s->notices);
-        (void) pthread_rwlock_destroy(&s->tree);
+        for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
+                (void) pthread_rwlock_destroy(&s->domains[i]);
         (void) sem_destroy(&s->turns);
         (void) pthread_key_delete(s->worker);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "fs/guard.h"
+#include "fs/holds.h"
 #include "fs/node.h"
 #include "fs/notice.h"
 
@@ -48,9 +49,9 @@ enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 6 };
 /**
  * struct server - one mounted file system
  *
- * Locks, in this order: @tree, then the table's, then those of rules, streams and notices (leaves). @tree is
- * held for reading by every request that goes from names to host objects and for writing by what moves names
- * (rename, copy-up, landing); requests on open handles do not take it.
+ * Locks, in this order: @domains from the first on, then the table's, then those of rules, streams and
+ * notices (leaves). "The tree is held" means the domain of the node in question, see holds.h; requests on
+ * open handles hold nothing.
  */
 struct server {
         const struct guard_config *config;
@@ -63,9 +64,9 @@ struct server {
         struct streams *streams; /* owned */
         struct notices notices;
         struct idmap ids;
-        pthread_rwlock_t tree;
-        pthread_key_t worker; /* struct worker of this thread */
-        sem_t turns;          /* few workers wait for requests, the others for a turn */
+        pthread_rwlock_t domains[NODE_DOMAINS_MAX]; /* holds.h */
+        pthread_key_t worker;                       /* struct worker of this thread */
+        sem_t turns;                                /* few workers wait for requests, the others for a turn */
         struct fuse_session *session;
         double timeout_s;
         bool writeback;               /* the kernel collects writes */
@@ -108,22 +109,3 @@ char *server_reply_buffer(struct server *s);
 /** server_yield_turn() - the request under way may take long: another worker waits for the next one meanwhile
  */
 void server_yield_turn(struct server *s);
-
-/** struct tree_hold - owner of a hold on server.tree */
-struct tree_hold {
-        pthread_rwlock_t *lock;
-};
-static inline void auto_tree(struct tree_hold *h) {
-        if (h->lock)
-                (void) pthread_rwlock_unlock(h->lock);
-        h->lock = NULL;
-}
-static inline struct tree_hold tree_read(struct server *s) {
-        (void) pthread_rwlock_rdlock(&s->tree);
-        return (struct tree_hold){ &s->tree };
-}
-static inline struct tree_hold tree_write(struct server *s) {
-        (void) pthread_rwlock_wrlock(&s->tree);
-        return (struct tree_hold){ &s->tree };
-}
-#define AUTO_TREE __attribute__((cleanup(auto_tree), unused)) /* unused: clang does not count the cleanup */

@@ -303,7 +303,7 @@ int spot_enter(const struct spot *spot, const struct facts *facts, enum node_lay
         }
         *ret = (struct fuse_entry_param){
                 .ino = id,
-                .attr_timeout = s->timeout_s,
+                .attr_timeout = facts->loose ? 0 : s->timeout_s, /* 0: the kernel asks for them */
                 .entry_timeout = s->timeout_s,
         };
         attr_fill(&s->ids, &merged, ino, &ret->attr);

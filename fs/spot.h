@@ -10,7 +10,7 @@
 #include "fs/server.h"
 
 /**
- * struct spot - valid from spot_open() to spot_close(), under a hold of server.tree
+ * struct spot - valid from spot_open() to spot_close(), under a hold of the tree
  * A name is looked up in the upper when the upper has a directory of the parent's path; what is found there
  * hides the lower.
  */

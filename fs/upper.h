@@ -32,7 +32,7 @@ void upper_changed(struct server *s, uint32_t region);
  * upper_copy_up() - move a lower file or symlink that is about to change into the upper, with its open
  * handles; where everything goes to the upper, other types and directories too (without what is in them)
  * @with_data: false: it will be truncated
- * server.tree must be held for writing. Nothing happens when the node is in the upper already.
+ * the tree must be held for writing. Nothing happens when the node is in the upper already.
  * Return: 0, -EROFS (no upper, or a rule refuses), -ESTALE, -ENOSPC, -errno.
  */
 int upper_copy_up(struct server *s, struct node *node, bool with_data) __attribute__((warn_unused_result));
@@ -40,7 +40,7 @@ int upper_copy_up(struct server *s, struct node *node, bool with_data) __attribu
 /**
  * upper_land() - put a held file whose content the judge accepts onto the host, as a new inode
  * @keep: the upper's version stays what the work sees (it is still open for writing)
- * server.tree must be held for writing. What does not land stays where it is; that is not an error.
+ * the tree must be held for writing. What does not land stays where it is; that is not an error.
  * Return: true: the host has the content.
  */
 bool upper_land(struct server *s, struct node *node, bool keep);

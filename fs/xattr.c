@@ -67,7 +67,7 @@ struct change {
 };
 
 static int change(struct server *s, struct node *node, const struct change *c) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         struct xattr_at at = { .fd = -1 };
         bool copied = false;
         int r = check(node, c->name, -EPERM);
@@ -76,7 +76,7 @@ static int change(struct server *s, struct node *node, const struct change *c) {
                 r = place_admit(s, node, "setxattr");
         if (r == PLACE_COPY_UP) {
                 auto_tree(&hold);
-                hold = tree_write(s);
+                hold = tree_write(s, node->id);
                 r = upper_copy_up(s, node, true);
                 copied = r == 0;
         }
@@ -125,7 +125,7 @@ static ssize_t get(struct server *s, struct node *node, const char *name, char *
 
         if (n < 0)
                 return n;
-        hold = tree_read(s);
+        hold = tree_read(s, node->id);
         n = locate(s, node, false, &at);
         if (n < 0)
                 return n;
@@ -178,7 +178,7 @@ static size_t filter(char *list, size_t len) {
 }
 
 static ssize_t names(struct server *s, struct node *node, char *list) {
-        AUTO_TREE struct tree_hold hold = tree_read(s);
+        AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         struct xattr_at at = { .fd = -1 };
         ssize_t n;
 
