@@ -25,6 +25,7 @@ const struct verb verbs[] = {
         { "diff", "show what a run changed and the host does not have", verb_diff },
         { "apply", "land what a run holds on the host", verb_apply },
         { "discard", "throw away a run and what it holds", verb_discard },
+        { "explain", "which rule decides about a path, and what it says", verb_explain },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text, or the options of a verb", verb_help },

@@ -7,6 +7,9 @@
 
 #include "fs/guard.h"
 
+/** region_kind_name() - the word for @kind in the state of a run and in reports. Static. */
+const char *region_kind_name(enum region_kind kind);
+
 /** enum admit - where a change of a name goes */
 enum admit {
         ADMIT_LOWER, /* the host */

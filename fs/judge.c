@@ -412,6 +412,10 @@ bool judge_content(const char *root, const char *path, const char *data, size_t 
         return false;
 }
 
+bool judge_removal(const char *root, const char *path, const char *data, size_t len) {
+        return judge_content(root, path, "", 0, NULL) || judge_content(root, path, data, len, NULL);
+}
+
 /* Whether the keys that hold the new version are the old version's. */
 static bool is_unchanged(const char *path, const char *old, size_t old_len, const char *data, size_t len) {
         struct place p;

@@ -47,6 +47,13 @@ bool judge_change(const char *root, const char *path, const char *old, size_t ol
                   size_t len, struct buf *reason);
 
 /**
+ * judge_removal() - whether the host's file may go when the work removes its own, which has @data
+ * A file that the judge would let land: its absence says no more to the host's tools than an empty one would,
+ * or than itself.
+ */
+bool judge_removal(const char *root, const char *path, const char *data, size_t len);
+
+/**
  * judge_same_place() - whether what is judged below the directory @from would be judged alike below @to
  * A submodule's core.worktree counts the steps up to the repository. For directories with the same
  * rules_state.

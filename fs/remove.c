@@ -48,12 +48,11 @@ static bool may_go(const struct spot *spot, const struct facts *facts, enum node
         if (spot_path(spot, &path) < 0 || upper_judge_path(spot->region, buf_cstr(&path), &full) < 0 ||
             !judge_applies(buf_cstr(&full)))
                 return false;
-        if (judge_content(root, buf_cstr(&full), "", 0, NULL))
-                return true;
         fd = open_beneath(layer == NODE_UPPER ? spot->upper : spot->lower, spot->name, O_RDONLY | O_NONBLOCK,
                           0);
-        return fd >= 0 && file_read(fd, JUDGE_MAX_BYTES, &data) == 0 &&
-               judge_content(root, buf_cstr(&full), buf_cstr(&data), data.len, NULL);
+        if (fd < 0 || file_read(fd, JUDGE_MAX_BYTES, &data) < 0)
+                data.len = 0; /* then nothing may speak against it */
+        return judge_removal(root, buf_cstr(&full), buf_cstr(&data), data.len);
 }
 
 /* where everything goes to the upper: in its place at once */

@@ -17,6 +17,7 @@
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
+#include "fs/admit.h"
 #include "fs/rules-json.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
@@ -155,29 +156,32 @@ static const char *file_system_text(int fd) {
 }
 
 static json_t *regions_json(const struct driver_plan *plan) {
-        static const char *const kinds[REGION_KIND_COUNT] = {
-                [REGION_DIRECT] = "direct",
-                [REGION_STAGED] = "staged",
-                [REGION_COW] = "cow",
-                [REGION_RO] = "ro",
-        };
         static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind", "cache", "toolchain" };
         json_t *list = json_array();
 
         for (size_t i = 0; list && i < plan->n_regions; i++) {
                 const struct native_region *r = &plan->regions[i];
-                json_t *row = json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i,
-                                        "source", json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
-                                        json_from_bytes(r->target, PATH_JSON_MAX), "kind", kinds[r->kind],
-                                        "role", roles[r->role], "file", r->is_file, "dev",
-                                        (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
-                                        file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
+                json_t *row =
+                        json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i, "source",
+                                  json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
+                                  json_from_bytes(r->target, PATH_JSON_MAX), "kind",
+                                  region_kind_name(r->kind), "role", roles[r->role], "file", r->is_file,
+                                  "dev", (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
+                                  file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
                 if (json_array_append_new(list, row) < 0) {
                         json_decref(list);
                         return NULL;
                 }
         }
+        return list;
+}
+
+static json_t *tmpfs_json(const struct driver_plan *plan) {
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < plan->n_tmpfs; i++)
+                (void) json_array_append_new(list, json_from_bytes(plan->tmpfs[i].target, PATH_JSON_MAX));
         return list;
 }
 
@@ -220,10 +224,10 @@ json_t *native_describe(const struct driver_plan *plan) {
                           "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
                           "scope", scope_text(plan));
 
-        return json_pack("{s:o,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions", regions_json(plan),
-                         "toolchains", toolchains_json(plan), "seeds", seeds_json(plan), "mechanisms",
-                         mechanisms, "user", "name", plan->id.name, "uid", (json_int_t) plan->id.inside_uid,
-                         "gid", (json_int_t) plan->id.inside_gid, "home",
+        return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions", regions_json(plan),
+                         "tmpfs", tmpfs_json(plan), "toolchains", toolchains_json(plan), "seeds",
+                         seeds_json(plan), "mechanisms", mechanisms, "user", "name", plan->id.name, "uid",
+                         (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid, "home",
                          json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
                          json_from_bytes(plan->workspace, PATH_JSON_MAX));
 }
