@@ -68,6 +68,7 @@ struct sandbox_callbacks {
 struct start_request {
         const char *run_id;
         int upper_fd;    /* directory for the uppers of this run ("0" is region 0's), -1: none */
+        int run_fd;      /* the run's directory, for what is needed only while it lives; -1: none */
         int keep_fds[4]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;

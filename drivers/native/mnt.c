@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -20,6 +21,7 @@
 enum {
         FSCONFIG_FLAG = 0,
         FSCONFIG_STRING = 1,
+        FSCONFIG_FD = 5,
         FSCONFIG_CREATE = 6,
         MOVE_F_EMPTY_PATH = 0x4,
         MOVE_T_EMPTY_PATH = 0x40,
@@ -60,6 +62,37 @@ int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int i
                         return r;
         }
         return TAKE_FD(mnt);
+}
+
+static int overlay_layer(int fs, const char *key, const char *old_key, int fd, const char *proc_fds) {
+        char path[64];
+        const int r = sys_fsconfig(fs, FSCONFIG_FD, key, NULL, fd);
+
+        if (r != -EINVAL)
+                return r;
+        (void) snprintf(path, sizeof(path), "%s/%d", proc_fds, fd); /* until Linux 6.13 */
+        return sys_fsconfig(fs, FSCONFIG_STRING, old_key, path, 0);
+}
+
+int mnt_overlay(int lower, int upper, int work, const char *proc_fds) {
+        AUTO_FD int fs = -1;
+        int r;
+
+        fs = sys_fsopen("overlay");
+        if (fs < 0)
+                return fs;
+        r = sys_fsconfig(fs, FSCONFIG_STRING, "source", "cofferdam", 0);
+        if (r == 0)
+                r = sys_fsconfig(fs, FSCONFIG_FLAG, "userxattr", NULL, 0);
+        if (r == 0)
+                r = overlay_layer(fs, "lowerdir+", "lowerdir", lower, proc_fds);
+        if (r == 0)
+                r = overlay_layer(fs, "upperdir", "upperdir", upper, proc_fds);
+        if (r == 0)
+                r = overlay_layer(fs, "workdir", "workdir", work, proc_fds);
+        if (r == 0)
+                r = sys_fsconfig(fs, FSCONFIG_CREATE, NULL, NULL, 0);
+        return r < 0 ? r : sys_fsmount(fs, MNT_NOSUID | MNT_NODEV);
 }
 
 int mnt_attach(int mnt_fd, int point_fd) {

@@ -41,6 +41,17 @@ int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64
 int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int idmap_fd)
         __attribute__((warn_unused_result));
 
+/**
+ * mnt_overlay() - a new, detached mount of the kernel's overlayfs, in the caller's user namespace
+ * @lower:        descriptor of a directory that stays as it is
+ * @upper, @work: two empty or earlier used directories of one file system, for nobody else's use; all three
+ *                opened in the caller's own mount namespace, or detached mounts of it
+ * @proc_fds:     where "/proc/self/fd" is for path resolution: kernels before 6.13 take no descriptors
+ * The layer has the user-xattr format of fs/layer.h, so nothing of it needs a privilege. Whoever writes to
+ * the mount later does so with the rights that the caller has now. Return: mount descriptor, or -errno.
+ */
+int mnt_overlay(int lower, int upper, int work, const char *proc_fds) __attribute__((warn_unused_result));
+
 /** mnt_attach() - attach the detached mount @mnt_fd on @point_fd. Return: 0 or -errno. */
 int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));
 

@@ -60,7 +60,7 @@ struct sandbox {
 /* What fsd is made with; lives on the stack of its process. */
 struct fsd {
         const struct driver_plan *plan;
-        int upper[PLAN_REGIONS_MAX];
+        struct uppers *uppers;
         int fuse_sock, notice_fd;
         pid_t parent;
 };
@@ -72,7 +72,7 @@ static void fsd_close(const struct fsd *f) {
 
         for (size_t i = 0; i < f->plan->n_regions; i++) {
                 keep[n++] = f->plan->regions[i].pin.fd;
-                keep[n++] = f->upper[i];
+                keep[n++] = f->uppers->upper[i]; /* of overlayfs too: its lock says that the run lives */
         }
         keep[n++] = f->fuse_sock;
         keep[n++] = f->notice_fd;
@@ -123,10 +123,10 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct guard
                         .name = plan->regions[i].target,
                         .root_fd = plan->regions[i].pin.fd,
                         .is_file = plan->regions[i].is_file,
-                        .kind = plan->regions[i].kind,
+                        .kind = plan->regions[i].overlay ? REGION_RO : plan->regions[i].kind,
                         .rules = plan->regions[i].rules,
                         .base = plan->regions[i].base,
-                        .upper_fd = f->upper[i],
+                        .upper_fd = plan->regions[i].overlay ? -1 : f->uppers->upper[i],
                 };
         *ret = (struct guard_config){
                 .regions = regions,
@@ -141,60 +141,62 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct guard
         };
 }
 
-_Noreturn static void fsd_main(const struct fsd *f) {
-        struct region regions[PLAN_REGIONS_MAX];
-        struct guard_config config;
+/* One thing that pid 1 hands over: an upper in memory, or the file system. Return: descriptor, -errno. */
+static int fsd_receive(const struct fsd *f, uint32_t *ret_what) {
+        AUTO_FD int fd = -1;
         size_t len, n = 0;
-        char byte;
-        int fuse_fd;
+        const int r = fdpass_recv(f->fuse_sock, ret_what, sizeof(*ret_what), &len, &fd, 1, &n);
 
-        (void) umask(0);
-        fsd_config(f, regions, &config);
-        if (fsd_confine(f) < 0 || guard_confine(&config, NULL) < 0)
-                _exit(1);
-        if (fdpass_recv(f->fuse_sock, &byte, sizeof(byte), &len, &fuse_fd, 1, &n) < 0 || n != 1)
-                _exit(1); /* setting up failed before the mount */
-        (void) fd_close(f->fuse_sock);
-        _exit(guard_serve(&config, fuse_fd, NULL) < 0);
+        return r < 0 ? r : n == 1 && len == sizeof(*ret_what) ? TAKE_FD(fd) : -EPROTO;
 }
 
-/* The uppers of regions that may hold something: directories named by index, owned by who serves them. */
-static int make_uppers(const struct driver_plan *plan, int upper_fd, int *ret) {
-        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
-                ret[i] = -1;
-        for (size_t i = 0; upper_fd >= 0 && i < plan->n_regions; i++) {
-                char name[24];
+/* The uppers in memory, which pid 1 sends first. */
+static int fsd_receive_uppers(const struct fsd *f) {
+        const struct driver_plan *plan = f->plan;
 
-                if (plan->regions[i].kind != REGION_DIRECT || !plan->regions[i].rules)
+        for (uint32_t i = 0; i < plan->n_regions; i++) {
+                uint32_t what;
+
+                if (!plan->regions[i].in_memory || plan->regions[i].overlay)
                         continue;
-                (void) snprintf(name, sizeof(name), "%zu", i);
-                if (mkdirat(upper_fd, name, 0700) < 0 && errno != EEXIST)
-                        return -errno;
-                ret[i] = open_beneath(upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
-                if (ret[i] < 0)
-                        return ret[i];
-                /* the file server keeps it as long as it lives: see run_bury() */
-                (void) flock(ret[i], LOCK_SH | LOCK_NB);
-                if (plan->id.switch_user && fchown(ret[i], plan->id.host_uid, plan->id.host_gid) < 0)
-                        return -errno;
+                f->uppers->upper[i] = fsd_receive(f, &what);
+                if (f->uppers->upper[i] < 0 || what != i)
+                        return -EPROTO;
         }
         return 0;
 }
 
-static int start_fsd(struct sandbox *sb, const struct start_request *req, int fuse_sock, int notice_fd,
-                     struct error *err) {
-        struct fsd f = {
-                .plan = sb->plan, .fuse_sock = fuse_sock, .notice_fd = notice_fd, .parent = getpid()
-        };
-        pid_t pid;
-        int r;
+_Noreturn static void fsd_main(const struct fsd *f) {
+        struct region regions[PLAN_REGIONS_MAX];
+        struct guard_config config;
+        uint32_t what = 0;
+        int fuse_fd;
 
-        r = make_uppers(sb->plan, req->upper_fd, f.upper);
-        pid = r < 0 ? r : sys_clone(0, &sb->fsd_pidfd);
+        (void) umask(0);
+        if (fsd_confine(f) < 0 || fsd_receive_uppers(f) < 0)
+                _exit(1); /* setting up failed before the mount */
+        fsd_config(f, regions, &config);
+        if (guard_confine(&config, NULL) < 0)
+                _exit(1);
+        fuse_fd = fsd_receive(f, &what);
+        if (fuse_fd < 0 || what != PROTO_FUSE_DEVICE)
+                _exit(1);
+        (void) fd_close(f->fuse_sock);
+        _exit(guard_serve(&config, fuse_fd, NULL) < 0);
+}
+
+static int start_fsd(struct sandbox *sb, struct uppers *uppers, int fuse_sock, int notice_fd,
+                     struct error *err) {
+        struct fsd f = { .plan = sb->plan,
+                         .uppers = uppers,
+                         .fuse_sock = fuse_sock,
+                         .notice_fd = notice_fd,
+                         .parent = getpid() };
+        pid_t pid;
+
+        pid = sys_clone(0, &sb->fsd_pidfd);
         if (pid == 0)
                 fsd_main(&f);
-        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
-                (void) fd_close(f.upper[i]);
         if (pid < 0)
                 return error_set(err, pid, "start the file server: %s", strerror(-pid));
         sb->fsd = pid;
@@ -205,13 +207,21 @@ static int start_fsd(struct sandbox *sb, const struct start_request *req, int fu
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 2];
         size_t n = 0;
 
         for (size_t i = 0; i < s->plan->n_seeds; i++)
                 keep[n++] = s->plan->seeds[i].fd;
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
                 keep[n++] = s->os_fd[i];
+        for (size_t i = 0; i < s->plan->n_regions; i++) {
+                if (s->uppers.work[i] < 0)
+                        continue;
+                keep[n++] = s->uppers.upper[i];
+                keep[n++] = s->uppers.work[i];
+        }
+        for (size_t i = 0; i < s->plan->n_bypass; i++)
+                keep[n++] = s->plan->bypass[i].fd;
         keep[n++] = s->sock;
         keep[n++] = s->fuse_sock;
         confine_fds(keep, n);
@@ -446,8 +456,16 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
         return r < 0 ? error_set(err, r, "hand the command to the sandbox: %s", strerror(-r)) : 0;
 }
 
+/* The supervisor's part of what the children were given. */
+static void setup_deinit(struct setup *s) {
+        for (size_t i = 0; i < OS_DIRS_MAX; i++)
+                s->os_fd[i] = fd_close(s->os_fd[i]);
+        uppers_deinit(&s->uppers);
+}
+
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
         AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1;
+        CLEANUP(setup_deinit)
         struct setup s = {
                 .plan = sb->plan, .host_fd = -1, .root_fd = -1, .fuse_fd = -1, .trace = req->trace
         };
@@ -455,6 +473,8 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         int fuse[2], notices[2], control[2];
         int r;
 
+        uppers_init(&s.uppers);
+        prepare_root(sb->plan, &s);
         if ((r = fdpass_pair(fuse)) < 0)
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         fuse_a = fuse[0];
@@ -467,7 +487,9 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         sb->sock = control[0];
         sock = control[1];
-        prepare_root(sb->plan, &s);
+        r = uppers_make(sb->plan, req->upper_fd, req->run_fd, &s.uppers);
+        if (r < 0)
+                return error_set(err, r, "directories for the changes of the run: %s", strerror(-r));
         r = seccomp_filter_compile(&options, &s.filter, err);
         trace_step(&s.trace, "prepare");
         if (r == 0) {
@@ -475,14 +497,12 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 s.fuse_sock = fuse_b;
                 r = start_init(sb, &s, err);
         }
-        for (size_t i = 0; i < OS_DIRS_MAX; i++)
-                (void) fd_close(s.os_fd[i]);
         if (r < 0)
                 return r;
         trace_step(&s.trace, "clone-init");
         sock = fd_close(sock);
         fuse_b = fd_close(fuse_b);
-        r = start_fsd(sb, req, fuse_a, notice, err);
+        r = start_fsd(sb, &s.uppers, fuse_a, notice, err);
         trace_step(&s.trace, "fork-fsd");
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);

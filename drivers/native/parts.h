@@ -26,6 +26,8 @@ struct region_request {
         size_t n_first;
         const struct rule_def *rules; /* after the built-in ones; borrowed */
         size_t n_rules;
+        bool in_memory; /* see struct native_region */
+        uint64_t memory_bytes;
         const char *base;   /* what the region is for the rules: see rules_rebase(); static, NULL: a root */
         bool builtin_rules; /* the workspace's list comes first */
 };
@@ -52,6 +54,33 @@ int tmpfs_add(struct driver_plan *plan, const char *target, uint64_t size_bytes,
 
 /** places_sort() - fill places[] from regions and tmpfs, parents first */
 void places_sort(struct driver_plan *plan);
+
+/* ---- homedirs.c ---- */
+
+/** persist_add() - directories of the home whose changes can be applied. Return: 0, -EINVAL, -ENOTDIR,
+ * -errno.
+ */
+int persist_add(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
+/** caches_add() - the caller's package caches that there are, for this run's writing only. Return: 0, -errno.
+ */
+int caches_add(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
+/* ---- choice.c ---- */
+
+/**
+ * engines_choose() - which engine serves each cow and staged region; after all regions are there
+ * Forks when the kernel has to be asked. Return: 0, -ENOTSUP (engine overlay in strict isolation).
+ */
+int engines_choose(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
+/* ---- bypass.c ---- */
+
+/**
+ * bypasses_add() - pin the directories of the workspace that the guard shall not serve
+ * Return: 0, -ENOENT, -ELOOP (a part is a symlink), -ENOTDIR, -EPERM (rules are about it), -E2BIG, -ENOMEM.
+ */
+int bypasses_add(struct driver_plan *plan, const struct spec *spec, struct error *err);
 
 /* ---- worktree.c ---- */
 

@@ -59,6 +59,10 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         if (r == 0)
                 r = mounts_add(plan, spec, err);
         if (r == 0)
+                r = persist_add(plan, spec, err);
+        if (r == 0)
+                r = caches_add(plan, spec, err);
+        if (r == 0)
                 r = toolchains_add(plan, spec, err);
         if (r == 0)
                 r = seeds_add(plan, spec, err);
@@ -68,6 +72,10 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = etc_add(plan, err);
         if (r == 0)
                 r = env_build(plan, spec, err);
+        if (r == 0)
+                r = bypasses_add(plan, spec, err);
+        if (r == 0)
+                r = engines_choose(plan, spec, err);
         if (r < 0)
                 return r;
         r = tmpfs_plan(plan, spec);
@@ -112,6 +120,12 @@ struct driver_plan *native_plan_free(struct driver_plan *plan) {
         plan->toolchain_rules = rules_free(plan->toolchain_rules);
         for (size_t i = 0; i < plan->n_tmpfs; i++)
                 free(plan->tmpfs[i].target);
+        for (size_t i = 0; i < plan->n_bypass; i++) {
+                (void) fd_close(plan->bypass[i].fd);
+                free(plan->bypass[i].path);
+                free(plan->bypass[i].source);
+                free(plan->bypass[i].target);
+        }
         for (size_t i = 0; i < plan->n_seeds; i++) {
                 (void) fd_close(plan->seeds[i].fd);
                 free(plan->seeds[i].source);
@@ -155,8 +169,21 @@ static const char *file_system_text(int fd) {
         return NULL;
 }
 
+/* Who takes the region's writes, and where they are kept. */
+static int add_engine(json_t *row, const struct native_region *r) {
+        int failed = json_object_set_new(row, "engine", json_string(r->overlay ? "overlay" : "fuse"));
+
+        if (r->engine_why[0])
+                failed |= json_object_set_new(row, "engine_reason",
+                                              json_from_bytes(r->engine_why, sizeof(r->engine_why)));
+        if (region_keeps(r))
+                failed |= json_object_set_new(row, "upper", json_string(r->in_memory ? "memory" : "disk"));
+        return failed;
+}
+
 static json_t *regions_json(const struct driver_plan *plan) {
-        static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind", "cache", "toolchain" };
+        static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind",     "overlay",
+                                                       "cache",     "home",    "toolchain" };
         json_t *list = json_array();
 
         for (size_t i = 0; list && i < plan->n_regions; i++) {
@@ -169,7 +196,7 @@ static json_t *regions_json(const struct driver_plan *plan) {
                                   "dev", (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
                                   file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
-                if (json_array_append_new(list, row) < 0) {
+                if (add_engine(row, r) < 0 || json_array_append_new(list, row) < 0) {
                         json_decref(list);
                         return NULL;
                 }
@@ -183,6 +210,27 @@ static json_t *tmpfs_json(const struct driver_plan *plan) {
         for (size_t i = 0; list && i < plan->n_tmpfs; i++)
                 (void) json_array_append_new(list, json_from_bytes(plan->tmpfs[i].target, PATH_JSON_MAX));
         return list;
+}
+
+static json_t *bypass_json(const struct driver_plan *plan) {
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < plan->n_bypass; i++)
+                (void) json_array_append_new(
+                        list, json_pack("{s:o,s:o,s:o}", "path",
+                                        json_from_bytes(plan->bypass[i].path, PATH_JSON_MAX), "source",
+                                        json_from_bytes(plan->bypass[i].source, PATH_JSON_MAX), "target",
+                                        json_from_bytes(plan->bypass[i].target, PATH_JSON_MAX)));
+        return list;
+}
+
+/* What was asked for and is not done; NULL: nothing. */
+static json_t *degraded_json(const struct driver_plan *plan) {
+        const struct native_degraded *d = &plan->degraded;
+
+        return d->wanted ? json_pack("[{s:s,s:s,s:o}]", "wanted", d->wanted, "got", d->got, "reason",
+                                     json_from_bytes(d->reason, sizeof(d->reason)))
+                         : NULL;
 }
 
 static json_t *toolchains_json(const struct driver_plan *plan) {
@@ -224,8 +272,9 @@ json_t *native_describe(const struct driver_plan *plan) {
                           "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
                           "scope", scope_text(plan));
 
-        return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions", regions_json(plan),
-                         "tmpfs", tmpfs_json(plan), "toolchains", toolchains_json(plan), "seeds",
+        return json_pack("{s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
+                         regions_json(plan), "tmpfs", tmpfs_json(plan), "bypass", bypass_json(plan),
+                         "degraded", degraded_json(plan), "toolchains", toolchains_json(plan), "seeds",
                          seeds_json(plan), "mechanisms", mechanisms, "user", "name", plan->id.name, "uid",
                          (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid, "home",
                          json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",

@@ -19,6 +19,7 @@
 
 enum {
         PLAN_REGIONS_MAX = 128, /* served subtrees of a run */
+        PLAN_BYPASS_MAX = 32,
         PLAN_SEEDS_MAX = 256,
         PLAN_ENV_MAX = 4096,
         PLAN_SEED_BYTES_MAX = 16 << 20, /* of one seed, file or directory */
@@ -36,7 +37,16 @@ struct native_id {
 };
 
 /** enum region_role - why a region is there; for describe() */
-enum region_role { ROLE_WORKSPACE, ROLE_GIT_DIR, ROLE_BIND, ROLE_CACHE, ROLE_TOOLCHAIN, ROLE_COUNT };
+enum region_role {
+        ROLE_WORKSPACE,
+        ROLE_GIT_DIR,
+        ROLE_BIND,
+        ROLE_OVERLAY,
+        ROLE_CACHE,
+        ROLE_HOME, /* home.persist */
+        ROLE_TOOLCHAIN,
+        ROLE_COUNT
+};
 
 /** struct native_region - one served subtree */
 struct native_region {
@@ -45,9 +55,21 @@ struct native_region {
         enum region_kind kind;
         enum region_role role;
         bool is_file;
-        struct rules *rules; /* NULL: everything allowed */
-        bool rules_shared;   /* borrowed from the plan, else owned */
-        const char *base;    /* see struct region; static, NULL: none */
+        bool overlay;   /* the kernel's overlayfs takes the writes; the file server is its lower only */
+        bool in_memory; /* what is written is kept in a tmpfs of the sandbox's */
+        uint64_t memory_bytes; /* size of that, 0: the kernel's default */
+        char engine_why[256];  /* why overlayfs does not serve it; "" otherwise */
+        struct rules *rules;   /* NULL: everything allowed */
+        bool rules_shared;     /* borrowed from the plan, else owned */
+        const char *base;      /* see struct region; static, NULL: none */
+};
+
+/** struct native_bypass - a directory of the workspace that the guard does not serve: bound as it is */
+struct native_bypass {
+        int fd;       /* O_PATH, owned */
+        char *path;   /* below the workspace; owned */
+        char *source; /* absolute, without symlinks; owned */
+        char *target; /* inside; owned */
 };
 
 /** struct native_tmpfs - a private file system in memory */
@@ -62,6 +84,7 @@ struct native_place {
         const char *target; /* borrowed from the region or tmpfs */
         int region;         /* index, or -1 */
         int tmpfs;          /* index, or -1 */
+        int bypass;         /* index, or -1 */
 };
 
 /** struct native_seed - a host file or directory that is copied in */
@@ -83,6 +106,12 @@ struct native_file {
 
 enum { PLAN_TMPFS_MAX = 64, PLAN_FILES_MAX = 16 };
 
+/** struct native_degraded - what was asked for and is not done; @wanted NULL: nothing */
+struct native_degraded {
+        const char *wanted, *got; /* static */
+        char reason[256];
+};
+
 /** struct driver_plan - the whole decision */
 struct driver_plan {
         const struct ctx *ctx; /* borrowed, outlives the plan */
@@ -91,12 +120,17 @@ struct driver_plan {
         const char *workspace; /* target of region 0, borrowed from it */
         bool network_open;
         bool cache_exclusive;
+        bool overlay_asked, overlay_works; /* what the probe said, once it was asked */
+        char overlay_why[256];
+        struct native_degraded degraded;
         struct native_region regions[PLAN_REGIONS_MAX];
         size_t n_regions;
         struct rules *toolchain_rules; /* of all toolchains that need no others; owned */
         struct native_tmpfs tmpfs[PLAN_TMPFS_MAX];
         size_t n_tmpfs;
-        struct native_place places[PLAN_REGIONS_MAX + PLAN_TMPFS_MAX];
+        struct native_bypass bypass[PLAN_BYPASS_MAX];
+        size_t n_bypass;
+        struct native_place places[PLAN_REGIONS_MAX + PLAN_TMPFS_MAX + PLAN_BYPASS_MAX];
         size_t n_places;
         struct native_seed seeds[PLAN_SEEDS_MAX];
         size_t n_seeds;

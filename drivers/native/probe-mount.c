@@ -1,8 +1,10 @@
 /*
  * probe-mount.c - what a run mounts, made and thrown away in a mount namespace of a child
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,8 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drivers/native/mnt.h"
 #include "drivers/native/probe-kit.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
@@ -158,29 +162,99 @@ void try_proc(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "mounts in a new pid namespace");
 }
 
-void try_overlay(const struct probe_host *host, struct probe_result *ret) {
-        static const struct fs_option options[] = {
-                { "lowerdir", "l" }, { "upperdir", "u" }, { "workdir", "w" }, { "userxattr", NULL }
-        };
-        AUTO_FD int root = tmpfs_attach(ret);
-        AUTO_FD int overlay = -1, file = -1;
+/* The nearest directory that there is on the way to where runs keep their changes. */
+static int open_near(const char *state_dir) {
+        char path[PATH_MAX];
+        char *slash;
+        int fd;
 
-        (void) host;
-        if (root < 0)
+        (void) snprintf(path, sizeof(path), "%s", state_dir);
+        do {
+                fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                slash = strrchr(path, '/');
+                if (slash)
+                        slash[slash == path] = 0;
+        } while (fd < 0 && errno == ENOENT && slash && path[1]);
+        return fd < 0 ? -errno : fd;
+}
+
+/* Removes what overlayfs and the test left in @name, two levels deep, and @name. */
+static void remove_layer(int dir, const char *name, int levels) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        int fd;
+
+        if (fchmodat(dir, name, 0700, 0) < 0) /* overlayfs closes its own directory */
                 return;
-        if (mkdirat(root, "l", 0755) < 0 || mkdirat(root, "u", 0755) < 0 || mkdirat(root, "w", 0755) < 0 ||
-            mkdirat(root, "l/d", 0755) < 0 || fchdir(root) < 0) {
+        fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+        d = fd < 0 ? NULL : fdopendir(fd);
+        while (d && (e = readdir(d))) {
+                if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+                    unlinkat(fd, e->d_name, 0) == 0)
+                        continue;
+                if (levels > 0)
+                        remove_layer(fd, e->d_name, levels - 1);
+        }
+        (void) unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+/* Copies up, writes, whites out, makes opaque: what a run's first minute does. */
+static void use_overlay(int lower, int upper, int work, struct probe_result *ret) {
+        AUTO_FD int overlay = mnt_overlay(lower, upper, work, "/proc/self/fd");
+        AUTO_FD int file = -1;
+        struct stat st;
+
+        if (overlay < 0) {
+                result_failed(ret, overlay, "mount overlay with userxattr");
+                return;
+        }
+        file = openat(overlay, "d/file", O_WRONLY | O_APPEND | O_CLOEXEC);
+        if (file < 0 || write_all(file, "x", 1) < 0 || unlinkat(overlay, "d/file", 0) < 0 ||
+            unlinkat(overlay, "d", AT_REMOVEDIR) < 0 || mkdirat(overlay, "d", 0700) < 0)
+                result_failed(ret, -errno, "write and remove in the overlay");
+        else if (fstatat(lower, "d/file", &st, 0) < 0 || st.st_size != 0 ||
+                 fstatat(overlay, "d/file", &st, 0) == 0)
+                result_fact(ret, -EDOM, "an overlay does not keep its layers apart");
+        else
+                result_note(ret, "mounts with userxattr where runs keep changes, copies up, removes");
+}
+
+static void try_layers(int lower, int dir, struct probe_result *ret) {
+        AUTO_FD int upper = -1, work = -1;
+
+        if (mkdirat(dir, "u", 0700) < 0 || mkdirat(dir, "w", 0700) < 0) {
                 result_failed(ret, -errno, "make the layers");
                 return;
         }
-        overlay = mount_new("overlay", options, ARRAY_SIZE(options), ret);
-        if (overlay < 0)
+        upper = open_beneath(dir, "u", O_PATH | O_DIRECTORY, 0);
+        work = open_beneath(dir, "w", O_PATH | O_DIRECTORY, 0);
+        use_overlay(lower, upper, work, ret);
+}
+
+/* The lower is in memory, the layers are where those of a run would be: not every file system can take them.
+ */
+void try_overlay(const struct probe_host *host, struct probe_result *ret) {
+        AUTO_FD int lower = tmpfs_attach(ret);
+        AUTO_FD int state = -1, dir = -1, file = -1;
+        char name[48];
+
+        if (lower < 0)
                 return;
-        file = openat(overlay, "d/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-        if (file < 0 || unlinkat(overlay, "d/file", 0) < 0 || unlinkat(overlay, "d", AT_REMOVEDIR) < 0)
-                result_failed(ret, -errno, "write and remove in the overlay");
+        state = open_near(host->ctx->state_dir ? host->ctx->state_dir : "/");
+        (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d-%llx", getpid(),
+                        (unsigned long long) clock_ns());
+        if (state < 0 || mkdirat(state, name, 0700) < 0) {
+                result_failed(ret, -errno, "make a directory where runs keep changes");
+                return;
+        }
+        dir = open_beneath(state, name, O_RDONLY | O_DIRECTORY, 0);
+        if (mkdirat(lower, "d", 0755) == 0)
+                file = openat(lower, "d/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        if (dir < 0 || file < 0)
+                result_failed(ret, -errno, "make the layers");
         else
-                result_note(ret, "mounts with userxattr, copies up, removes");
+                try_layers(lower, dir, ret);
+        remove_layer(state, name, 3);
 }
 
 void try_fuse_device(const struct probe_host *host, struct probe_result *ret) {

@@ -78,7 +78,7 @@ static const struct probe probes[] = {
           "start the outer container with --security-opt systempaths=unconfined" },
         { "openat2", "openat2", true, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
         { "overlayfs", "overlayfs", false, false, MOUNT, try_overlay, MNT,
-          "no copy-on-write by the kernel; the FUSE guard does it",
+          "no copy-on-write by the kernel: the FUSE guard does it, slower",
           "sudo modprobe overlay (Linux 5.11 or later)" },
         { "idmapped mounts", "idmapped_mounts", false, false, 0, try_idmap, UNS,
           "for root: files only root can read are masked by name",
@@ -232,6 +232,15 @@ static size_t look_at(const struct ctx *ctx, const bool *wanted, struct probe_ro
 
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows) {
         return look_at(ctx, NULL, rows);
+}
+
+enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_row *ret) {
+        bool wanted[ARRAY_SIZE(probes)] = { false };
+
+        for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
+                wanted[i] = strcmp(probes[i].key, key) == 0;
+        (void) look_at(ctx, wanted, ret);
+        return ret->state;
 }
 
 enum { EXPLAIN_KEYS_MAX = 6 };

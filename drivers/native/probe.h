@@ -36,6 +36,12 @@ enum { PROBE_ROWS_MAX = 48 };
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
 
 /**
+ * probe_one() - the row with the key @key, which there is
+ * Forks, as probe_all(). Return: its state.
+ */
+enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_row *ret);
+
+/**
  * probe_explain() - after a set-up step failed: find the row that explains it
  * @step: name of the failed step, one of explanations[] in probe.c ("userns", "fuse", "mount", ...); any
  * other: all that a run requires is looked at

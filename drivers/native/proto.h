@@ -27,7 +27,8 @@ enum {
                                       most */
         PROTO_TEXT_MAX = 512,
         PROTO_STAGE_MAX = 16,
-        PROTO_COMMANDS_MAX = 64, /* at a time */
+        PROTO_COMMANDS_MAX = 64,        /* at a time */
+        PROTO_FUSE_DEVICE = 0x7fffffff, /* to the file server, in place of a region: it is /dev/fuse */
 };
 
 /** struct proto_request - supervisor to pid 1 */

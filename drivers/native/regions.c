@@ -219,7 +219,12 @@ static int region_init(struct native_region *region, struct driver_plan *plan, c
 int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,
                bool optional, struct error *err) {
         struct native_region region = {
-                .pin = PIN_INIT, .kind = req->kind, .role = req->role, .base = req->base
+                .pin = PIN_INIT,
+                .kind = req->kind,
+                .role = req->role,
+                .in_memory = req->in_memory,
+                .memory_bytes = req->memory_bytes,
+                .base = req->base,
         };
         int r;
 
@@ -292,10 +297,16 @@ static int workspace_check(const struct driver_plan *plan, const struct native_r
 }
 
 int workspace_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        static const enum region_kind kinds[] = {
+                [WORKSPACE_DIRECT] = REGION_DIRECT,
+                [WORKSPACE_STAGED] = REGION_STAGED,
+                [WORKSPACE_COW] = REGION_COW,
+                [WORKSPACE_RO] = REGION_RO,
+        };
         const struct region_request req = {
                 .source = spec->workspace.source ? spec->workspace.source : plan->ctx->cwd,
                 .target = spec->workspace.target,
-                .kind = spec->workspace.mode == WORKSPACE_RO ? REGION_RO : REGION_DIRECT,
+                .kind = kinds[spec->workspace.mode],
                 .role = ROLE_WORKSPACE,
                 .builtin_rules = true,
         };
@@ -322,20 +333,28 @@ int workspace_add(struct driver_plan *plan, const struct spec *spec, struct erro
         return worktree_add(plan, spec, err);
 }
 
+static enum region_kind kind_of(const struct spec_mount *mount) {
+        if (mount->readonly)
+                return REGION_RO;
+        return mount->type == MOUNT_BIND || mount->shared ? REGION_DIRECT : REGION_COW;
+}
+
 static int mount_add(struct driver_plan *plan, const struct spec *spec, const struct spec_mount *mount,
                      struct error *err) {
         const struct region_request req = {
                 .source = mount->source,
                 .target = mount->target,
-                .kind = mount->readonly || mount->type == MOUNT_CACHE ? REGION_RO : REGION_DIRECT,
-                .role = mount->type == MOUNT_CACHE ? ROLE_CACHE : ROLE_BIND,
+                .kind = kind_of(mount),
+                .role = mount->type == MOUNT_CACHE     ? ROLE_CACHE
+                        : mount->type == MOUNT_OVERLAY ? ROLE_OVERLAY
+                                                       : ROLE_BIND,
                 .builtin_rules = !mount->readonly,
+                .in_memory = mount->upper == MOUNT_UPPER_TMPFS,
+                .memory_bytes = mount->size,
         };
 
         if (mount->type == MOUNT_TMPFS)
                 return tmpfs_add(plan, mount->target, mount->size, 0755);
-        if (mount->type == MOUNT_OVERLAY)
-                return error_set(err, -ENOTSUP, "overlay mounts are not supported by the native driver yet");
         return region_add(plan, spec, &req, false, err);
 }
 
@@ -372,9 +391,11 @@ void places_sort(struct driver_plan *plan) {
         size_t n = 0;
 
         for (size_t i = 0; i < plan->n_regions; i++)
-                plan->places[n++] = (struct native_place){ plan->regions[i].target, (int) i, -1 };
+                plan->places[n++] = (struct native_place){ plan->regions[i].target, (int) i, -1, -1 };
         for (size_t i = 0; i < plan->n_tmpfs; i++)
-                plan->places[n++] = (struct native_place){ plan->tmpfs[i].target, -1, (int) i };
+                plan->places[n++] = (struct native_place){ plan->tmpfs[i].target, -1, (int) i, -1 };
+        for (size_t i = 0; i < plan->n_bypass; i++)
+                plan->places[n++] = (struct native_place){ plan->bypass[i].target, -1, -1, (int) i };
         qsort(plan->places, n, sizeof(plan->places[0]), by_target);
         plan->n_places = n;
 }

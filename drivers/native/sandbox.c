@@ -110,6 +110,16 @@ static int stage_user(struct setup *s, struct error *err) {
 }
 
 /*
+ * stage_uppers - the directories that overlayfs takes the work's changes to
+ * Must: come before the change of ids (root's state is root's), and before anything is mounted.
+ */
+static int stage_uppers(struct setup *s, struct error *err) {
+        const int r = uppers_enter(s->plan, &s->uppers);
+
+        return r < 0 ? error_set(err, r, "directories for the changes of the run: %s", strerror(-r)) : 0;
+}
+
+/*
  * stage_fuse - the guard's file system
  * Must: open /dev/fuse in this user namespace (the kernel refuses any other); hand the descriptor to fsd.
  * Must not: keep the /dev/fuse descriptor.
@@ -124,7 +134,7 @@ static int stage_fuse(struct setup *s, struct error *err) {
                 { "allow_other", NULL },   { "default_permissions", NULL },
         };
         AUTO_FD int dev = -1;
-        const char byte = 'f';
+        const uint32_t what = PROTO_FUSE_DEVICE;
         int r;
 
         dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -142,7 +152,11 @@ static int stage_fuse(struct setup *s, struct error *err) {
         if (s->fuse_fd < 0)
                 return error_set(err, s->fuse_fd, "mount of the guard's file system: %s",
                                  strerror(-s->fuse_fd));
-        r = fdpass_send(s->fuse_sock, &byte, sizeof(byte), &dev, 1);
+        r = uppers_in_memory(s->plan, &s->uppers, s->fuse_sock);
+        if (r < 0)
+                return error_set(err, r, "file systems in memory for the changes of the run: %s",
+                                 strerror(-r));
+        r = fdpass_send(s->fuse_sock, &what, sizeof(what), &dev, 1);
         s->fuse_sock = fd_close(s->fuse_sock);
         return r < 0 ? error_set(err, r, "hand /dev/fuse to the file server: %s", strerror(-r)) : 0;
 }
@@ -381,6 +395,13 @@ static int stage_proc(struct setup *s, struct error *err) {
         return 0;
 }
 
+/* The kernel's overlayfs over the region @lower, with the run's directories. Return: mount, -errno. */
+static int overlay_region(const struct setup *s, size_t index, int lower) {
+        if (fchdir(s->root_fd) < 0)
+                return -errno;
+        return mnt_overlay(lower, s->uppers.upper[index], s->uppers.work[index], "proc/self/fd");
+}
+
 static int attach_region(const struct setup *s, size_t index) {
         static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY };
         const struct native_region *region = &s->plan->regions[index];
@@ -392,9 +413,28 @@ static int attach_region(const struct setup *s, size_t index) {
         mnt = sys_open_tree(s->fuse_fd, name, OPEN_TREE_CLONE); /* waits for fsd's first answer */
         if (mnt < 0)
                 return mnt;
-        if (region->kind == REGION_RO) /* fsd refuses writes anyway; access(2) tells the truth so */
+        /* fsd refuses writes anyway; access(2) tells the truth so, and overlayfs has no way to its lower */
+        if (region->kind == REGION_RO || region->overlay)
                 r = sys_mount_setattr(mnt, "", AT_EMPTY_PATH, &ro);
+        if (r == 0 && region->overlay) {
+                const int overlay = overlay_region(s, index, mnt);
+
+                (void) fd_close(mnt);
+                mnt = overlay;
+                r = overlay < 0 ? overlay : 0;
+        }
         return r < 0 ? r : attach(s, mnt, region->target + 1, region->is_file);
+}
+
+/* The directory itself, as the plan pinned it: its path leads to the same one, or there is no run. */
+static int attach_bypass(const struct setup *s, const struct native_bypass *bypass) {
+        AUTO_FD int dir = -1, mnt = -1;
+
+        dir = host_reopen(bypass->fd, bypass->source);
+        if (dir < 0)
+                return dir;
+        mnt = mnt_clone(dir, "", false, MNT_NOSUID | MNT_NODEV, -1);
+        return mnt < 0 ? mnt : attach(s, mnt, bypass->target + 1, false);
 }
 
 /*
@@ -409,6 +449,8 @@ static int stage_places(struct setup *s, struct error *err) {
 
                 if (p->region >= 0)
                         r = attach_region(s, (size_t) p->region);
+                else if (p->bypass >= 0)
+                        r = attach_bypass(s, &s->plan->bypass[p->bypass]);
                 else
                         r = attach_tmpfs(s, p->target + 1, s->plan->tmpfs[p->tmpfs].size_bytes,
                                          s->plan->tmpfs[p->tmpfs].mode);
@@ -610,12 +652,19 @@ static const struct {
         const char *explain; /* what probe_explain() calls it */
         int (*run)(struct setup *s, struct error *err);
 } stages[] = {
-        { "user", "userns", stage_user },    { "fuse", "fuse", stage_fuse },
-        { "root", "mount", stage_root },     { "os", "mount", stage_os },
-        { "dev", "mount", stage_dev },       { "proc", "proc", stage_proc },
-        { "places", "mount", stage_places }, { "files", "mount", stage_files },
-        { "masks", "mount", stage_masks },   { "pivot", "mount", stage_pivot },
-        { "net", "net", stage_net },         { "confine", "seccomp", stage_confine },
+        { "user", "userns", stage_user },
+        { "uppers", "state", stage_uppers },
+        { "fuse", "fuse", stage_fuse },
+        { "root", "mount", stage_root },
+        { "os", "mount", stage_os },
+        { "dev", "mount", stage_dev },
+        { "proc", "proc", stage_proc },
+        { "places", "mount", stage_places },
+        { "files", "mount", stage_files },
+        { "masks", "mount", stage_masks },
+        { "pivot", "mount", stage_pivot },
+        { "net", "net", stage_net },
+        { "confine", "seccomp", stage_confine },
 };
 
 _Noreturn static void give_up(const struct setup *s, const char *stage, const struct error *err) {

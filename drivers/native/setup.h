@@ -14,6 +14,52 @@
 
 enum { OS_DIRS_MAX = 32 };
 
+/** struct uppers - the directories that take the work's changes, by region; owned, -1: none */
+struct uppers {
+        int upper[PLAN_REGIONS_MAX];
+        int work[PLAN_REGIONS_MAX];   /* overlayfs's own */
+        int memory[PLAN_REGIONS_MAX]; /* the tmpfs that both are in */
+};
+
+/** uppers_init(), uppers_deinit() - nothing; close everything */
+void uppers_init(struct uppers *uppers);
+void uppers_deinit(struct uppers *uppers);
+
+/**
+ * uppers_make() - the directories of a run, each taken for this run alone
+ * @upper_fd, @run_fd: see struct start_request; borrowed
+ * @ret: after uppers_init(); what was made stays in it also on failure
+ * Return: 0, -EBUSY (another run has one of them), -errno.
+ */
+int uppers_make(const struct driver_plan *plan, int upper_fd, int run_fd, struct uppers *ret)
+        __attribute__((warn_unused_result));
+
+/** upper_take() - "@index" in @dir, made when missing. Return: owned, -EBUSY (somebody writes to it), -errno.
+ */
+int upper_take(const struct native_id *id, int dir, size_t index) __attribute__((warn_unused_result));
+
+/** uppers_enter() - in the child: what overlayfs is given becomes a directory of this mount namespace.
+ * Return: 0, -ESTALE (its path leads somewhere else now), -errno. */
+int uppers_enter(const struct driver_plan *plan, struct uppers *uppers) __attribute__((warn_unused_result));
+
+/**
+ * uppers_in_memory() - in the child, as the user who works: a tmpfs for each region that asks for one
+ * @fuse_sock: takes those the file server writes to: the region's index as uint32_t and the descriptor
+ * Return: 0 or -errno.
+ */
+int uppers_in_memory(const struct driver_plan *plan, struct uppers *uppers, int fuse_sock)
+        __attribute__((warn_unused_result));
+
+/** region_keeps() - whether changes of the region can stay in an upper */
+bool region_keeps(const struct native_region *region);
+
+/**
+ * host_reopen() - the directory @fd by its path, in the mount namespace of the caller
+ * @path: absolute, without symlinks
+ * Return: O_PATH descriptor, owned; -ESTALE (it is another one), -ELOOP, -errno.
+ */
+int host_reopen(int fd, const char *path) __attribute__((warn_unused_result));
+
 /** struct setup - what the child needs to build the sandbox; everything borrowed from the parent by fork */
 struct setup {
         const struct driver_plan *plan;
@@ -22,6 +68,7 @@ struct setup {
         int fuse_sock;          /* SOCK_SEQPACKET to fsd: takes the FUSE descriptor */
         int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
         bool mask;              /* root without idmapped clones: hide its files by name */
+        struct uppers uppers;
         struct seccomp_program filter;
         struct trace trace;
         /* made by the stages */

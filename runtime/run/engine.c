@@ -18,6 +18,8 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
+#include "runtime/base/json.h"
+#include "runtime/base/log.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/client.h"
 #include "runtime/run/events.h"
@@ -154,6 +156,20 @@ static const struct driver_ops *pick_driver(const struct spec *spec, struct erro
         return driver;
 }
 
+/* What was asked for and is not done is said before the command's own words. */
+static void warn_degraded(const struct driver_ops *driver, const struct driver_plan *plan) {
+        AUTO_JSON json_t *text = driver->describe(plan);
+        const json_t *const rows = json_object_get(text, "degraded");
+
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *const row = json_array_get(rows, i);
+
+                log_warn("degraded: %s instead of %s: %s", json_string_value(json_object_get(row, "got")),
+                         json_string_value(json_object_get(row, "wanted")),
+                         ESC(json_string_value(json_object_get(row, "reason"))));
+        }
+}
+
 void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret) {
         struct error err = { 0 };
         const struct driver_ops *driver = pick_driver(req->spec, &err);
@@ -173,6 +189,8 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                         ret->code = EXIT_SAID_WRONG;
                 return;
         }
+        if (req->spec->isolation == ISOLATION_DEGRADE)
+                warn_degraded(driver, plan);
         r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);
         if (r < 0)

@@ -198,6 +198,19 @@ static int meanwhile(void *arg, struct error *err) {
         return record_open(&s->record, s->args->spec_json, first_state(s->args), err);
 }
 
+/* What was asked for and is not done, each with its reason. */
+static void tell_degraded(struct supervisor *s, const json_t *plan) {
+        const json_t *const rows = json_object_get(plan, "degraded");
+
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *const row = json_array_get(rows, i);
+
+                events_emit(&s->record.events, "sandbox_degraded",
+                            json_pack("{s:O,s:O,s:O}", "wanted", json_object_get(row, "wanted"), "got",
+                                      json_object_get(row, "got"), "reason", json_object_get(row, "reason")));
+        }
+}
+
 /* The sandbox exists. */
 static void tell_started(struct supervisor *s) {
         const json_t *const spec = s->args->spec_json; /* each value as {"value":,"tier":} */
@@ -206,6 +219,7 @@ static void tell_started(struct supervisor *s) {
         json_t *const plan = json_object_get(s->record.state, "plan");
         const char *const root = "host";
 
+        tell_degraded(s, plan);
         events_emit(&s->record.events, "sandbox_started",
                     json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,
                               "mode", json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"),
@@ -228,6 +242,7 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
         struct start_request req = {
                 .run_id = args->dir->id,
                 .upper_fd = args->dir->upper_fd,
+                .run_fd = args->dir->fd,
                 .keep_fds = { args->client_fd, stdio[0], stdio[1], stdio[2] },
                 .n_keep_fds = 4,
                 .trace = s->trace,

@@ -69,6 +69,22 @@ const char *check_glob(const char *text) {
         return strpbrk(text, "\r\n") ? "must be one line" : NULL;
 }
 
+const char *check_below(const char *text) {
+        static const char wrong[] = "must be a relative path without '.' and '..', on one line";
+
+        if (!*text || *text == '/' || strpbrk(text, "\r\n"))
+                return wrong;
+        for (const char *p = text; p; p = strchr(p, '/')) {
+                size_t n;
+
+                p += *p == '/';
+                n = strcspn(p, "/");
+                if (n == 0 || (n <= 2 && strspn(p, ".") >= n))
+                        return wrong;
+        }
+        return NULL;
+}
+
 const char *check_cpus(const char *text) {
         const size_t whole = strspn(text, digits);
         const char *rest = text + whole;

@@ -99,8 +99,10 @@ static const struct form forms[] = {
         { "hide", "GLOB", SECTION_GUARD, "rules", form_hide, "these paths are not there" },
         { "allow-write", "GLOB", SECTION_GUARD, "rules", form_allow_write,
           "writes to these paths land at once, whatever an earlier rule says" },
-        { "cache", "PATH", SECTION_ROOT, "mounts", form_cache,
-          "a host directory that is shown at the same place, read-only" },
+        { "cache", "PATH[:HOW]", SECTION_ROOT, "mounts", form_cache,
+          "a host directory that is shown at the same place; what is written to it is kept in the run, with "
+          "'PATH:tmpfs' in memory until its end, with 'PATH:shared' it goes to the host, with 'PATH:ro' it "
+          "fails" },
         { "env-file", "FILE", SECTION_ROOT, "env", form_env_file,
           "variables from a file of NAME=VALUE lines" },
         { "allow", "RULE", SECTION_NETWORK, "rules", form_network_rule, "a name the work may connect to" },

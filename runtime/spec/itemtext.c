@@ -29,6 +29,10 @@ int item_path_text(void *item, const struct doc *node, const struct source *src,
         return value_set(item, key_find(ITEM_PATH, "path"), node, src, err);
 }
 
+int item_dir_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
+        return value_set(item, key_find(ITEM_DIR, "path"), node, src, err);
+}
+
 int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *from = strdup(node->text);
         char *colon;
@@ -58,7 +62,7 @@ static const struct {
 } mount_fields[] = {
         { "type", "type" },  { "source", "source" },      { "src", "source" },        { "target", "target" },
         { "dst", "target" }, { "destination", "target" }, { "readonly", "readonly" }, { "ro", "readonly" },
-        { "size", "size" },  { "tmpfs-size", "size" },
+        { "size", "size" },  { "tmpfs-size", "size" },    { "upper", "upper" },       { "shared", "shared" },
 };
 
 static const char *mount_key(const char *name, const char **ret_near) {
@@ -86,13 +90,13 @@ static int mount_field(struct spec_mount *mount, char *field, unsigned long long
         if (!name)
                 return source_error(src, node, err, -EINVAL, "unknown field '%s'%s%s%s", ESC(field),
                                     near ? ", did you mean '"
-                                         : ": known are type, source, target, readonly, size",
+                                         : ": known are type, source, target, readonly, size, upper, shared",
                                     near ? near : "", near ? "'?" : "");
         bit = 1ULL << (key_find(ITEM_MOUNT, name) - item_keys);
         if (*seen & bit)
                 return source_error(src, node, err, -EINVAL, "field '%s' is given twice", name);
         *seen |= bit;
-        if (!value && strcmp(name, "readonly") != 0)
+        if (!value && key_find(ITEM_MOUNT, name)->type != KEY_BOOL)
                 return source_error(src, node, err, -EINVAL, "field '%s' needs a value: %s=..", name, name);
         return part_set(mount, ITEM_MOUNT, name, value ? value : "true", node, src, err);
 }
@@ -113,19 +117,20 @@ int item_mount_text(void *item, const struct doc *node, const struct source *src
                         return r;
         }
         if (!(seen & 1ULL << (key_find(ITEM_MOUNT, "type") - item_keys)))
-                return source_error(src, node, err, -EINVAL,
-                                    "a mount needs 'type=bind', 'type=tmpfs' or 'type=cache'");
+                return source_error(
+                        src, node, err, -EINVAL,
+                        "a mount needs 'type=bind', 'type=tmpfs', 'type=overlay' or 'type=cache'");
         return 0;
 }
 
 /* which fields each type of mount takes: 'y'es, 'n'o, 'o'ptional */
 static const struct {
-        char source, target, size, readonly;
+        char source, target, size, readonly, upper, shared;
 } mount_rules[] = {
-        [MOUNT_BIND] = { 'y', 'y', 'n', 'o' },
-        [MOUNT_TMPFS] = { 'n', 'y', 'o', 'n' },
-        [MOUNT_OVERLAY] = { 'y', 'y', 'n', 'n' },
-        [MOUNT_CACHE] = { 'y', 'o', 'n', 'o' },
+        [MOUNT_BIND] = { 'y', 'y', 'n', 'o', 'n', 'n' },
+        [MOUNT_TMPFS] = { 'n', 'y', 'o', 'n', 'n', 'n' },
+        [MOUNT_OVERLAY] = { 'y', 'y', 'o', 'n', 'o', 'n' },
+        [MOUNT_CACHE] = { 'y', 'o', 'o', 'o', 'o', 'o' },
 };
 static_assert(ARRAY_SIZE(mount_rules) == MOUNT_TYPE_COUNT, "mount_rules[] and enum mount_type differ");
 
@@ -141,11 +146,14 @@ int item_mount_check(void *item, const struct doc *node, const struct source *sr
                 { "target", mount_rules[mount->type].target, mount->target },
                 { "size", mount_rules[mount->type].size, mount->size },
                 { "readonly", mount_rules[mount->type].readonly, mount->readonly },
+                { "upper", mount_rules[mount->type].upper, mount->upper != MOUNT_UPPER_DISK },
+                { "shared", mount_rules[mount->type].shared, mount->shared },
         };
-        int r = 0;
+        const bool tmpfs = mount->upper == MOUNT_UPPER_TMPFS;
 
         if (node->kind == DOC_MAP && !doc_child(node, "type"))
-                return source_error(src, node, err, -EINVAL, "a mount needs 'type': bind, tmpfs or cache");
+                return source_error(src, node, err, -EINVAL,
+                                    "a mount needs 'type': bind, tmpfs, overlay or cache");
         for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
                 if (fields[i].rule == 'y' && !fields[i].given)
                         return source_error(src, node, err, -EINVAL, "a mount of type %s needs '%s'", type,
@@ -154,12 +162,15 @@ int item_mount_check(void *item, const struct doc *node, const struct source *sr
                         return source_error(src, node, err, -EINVAL, "a mount of type %s has no '%s'", type,
                                             fields[i].name);
         }
-        if (mount->type == MOUNT_CACHE) {
-                mount->readonly = true;
-                if (!mount->target)
-                        r = part_set(mount, ITEM_MOUNT, "target", mount->source, node, src, err);
-        }
-        return r;
+        if (mount->readonly + mount->shared + tmpfs > 1)
+                return source_error(src, node, err, -EINVAL,
+                                    "a cache is one of readonly, shared and upper=tmpfs");
+        if (mount->size && mount->type != MOUNT_TMPFS && !tmpfs)
+                return source_error(src, node, err, -EINVAL,
+                                    "a mount of type %s has a 'size' with upper=tmpfs only", type);
+        if (mount->type == MOUNT_CACHE && !mount->target)
+                return part_set(mount, ITEM_MOUNT, "target", mount->source, node, src, err);
+        return 0;
 }
 
 int item_env_text(void *item, const struct doc *node, const struct source *src, struct error *err) {

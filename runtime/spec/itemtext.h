@@ -29,6 +29,10 @@ int item_env_pair(struct spec_env *env, const struct doc *node, const struct sou
 int item_env_check(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
+/** item_dir_text() - one relative path. @item: char *. */
+int item_dir_text(void *item, const struct doc *node, const struct source *src, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** item_path_text() - one host path. @item: char *. */
 int item_path_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

@@ -48,7 +48,7 @@ static const struct word isolation_words[] = {
 static const struct word workspace_mode_words[] = {
         [WORKSPACE_DIRECT] = { .name = "direct" },
         [WORKSPACE_STAGED] = { .name = "staged", .instead = "use 'direct' or 'ro'" },
-        [WORKSPACE_COW] = { .name = "cow", .instead = "use 'direct' or 'ro'" },
+        [WORKSPACE_COW] = { .name = "cow" },
         [WORKSPACE_RO] = { .name = "ro" },
         [WORKSPACE_MODE_COUNT] = { 0 },
 };
@@ -60,11 +60,19 @@ static const struct word cache_words[] = {
 static const struct word engine_words[] = {
         [ENGINE_AUTO] = { .name = "auto" },
         [ENGINE_FUSE] = { .name = "fuse" },
-        [ENGINE_OVERLAY] = { .name = "overlay", .instead = "use 'auto' or 'fuse'" },
+        [ENGINE_OVERLAY] = { .name = "overlay" },
         [WORKSPACE_ENGINE_COUNT] = { 0 },
 };
 static const struct word land_words[] = {
-        { .name = "command" }, { .name = "success" }, { .name = "stop" }, { 0 }
+        [LAND_COMMAND] = { .name = "command" },
+        [LAND_SUCCESS] = { .name = "success" },
+        [LAND_STOP] = { .name = "stop" },
+        [LAND_COUNT] = { 0 },
+};
+static const struct word upper_words[] = {
+        [MOUNT_UPPER_DISK] = { .name = "disk" },
+        [MOUNT_UPPER_TMPFS] = { .name = "tmpfs" },
+        [MOUNT_UPPER_COUNT] = { 0 },
 };
 static const struct word host_state_words[] = {
         [HOST_STATE_AUTO] = { .name = "auto" },
@@ -88,7 +96,7 @@ static const struct word do_words[] = {
 static const struct word mount_words[] = {
         [MOUNT_BIND] = { .name = "bind" },
         [MOUNT_TMPFS] = { .name = "tmpfs" },
-        [MOUNT_OVERLAY] = { .name = "overlay", .instead = "use 'bind' with readonly, or 'cache'" },
+        [MOUNT_OVERLAY] = { .name = "overlay" },
         [MOUNT_CACHE] = { .name = "cache" },
         [MOUNT_TYPE_COUNT] = { 0 },
 };
@@ -125,12 +133,13 @@ const struct key spec_keys[] = {
           .help = "keep the run's directory at its end also when it holds no changes" },
         { SECTION_ROOT, "host_state", KEY_ENUM, AT(host_state), .words = host_state_words, .fallback = "auto",
           .flag = "host-state", .metavar = "WHICH", .trust = TRUST_WORKFLOW,
-          .help = "auto: git settings of the caller that run nothing, and ~/.claude.json, are seeded; none: "
-                  "git name and e-mail only" },
+          .help = "auto: git settings of the caller that run nothing, and ~/.claude.json, are seeded, and "
+                  "caches of package managers are shown; none: git name and e-mail only" },
         { SECTION_ROOT, "mounts", KEY_MOUNTS, LIST(mounts, n_mounts), .max = 256, .flag = "mount",
           .metavar = "STRING",
-          .help = "a further mount: type=bind|tmpfs|cache, source=, target=, readonly, size=, joined by "
-                  "commas" },
+          .help = "a further mount: type=bind|tmpfs|overlay|cache, source=, target=, readonly, size=, "
+                  "upper=, "
+                  "joined by commas" },
         { SECTION_ROOT, "allow_sensitive", KEY_PATHS, LIST(allow_sensitive, n_allow_sensitive), .max = 64,
           .flag = "allow-sensitive", .metavar = "PATH", .trust = TRUST_OPERATOR,
           .help = "a bind source that is refused by default, allowed by its exact path" },
@@ -160,20 +169,24 @@ const struct key spec_keys[] = {
           .metavar = "DIR", .trust = TRUST_WORKFLOW, .help = "its path inside; not given: the same path" },
         { SECTION_WORKSPACE, "mode", KEY_ENUM, AT(workspace.mode), .words = workspace_mode_words,
           .fallback = "direct", .flag = "workspace-mode", .metavar = "MODE", .trust = TRUST_WORKFLOW,
-          .help = "direct: writes land at once, but for the guard's rules; ro: read-only" },
+          .help = "direct: writes land at once, but for the guard's rules; staged: they are kept in the run "
+                  "and land when the command ends, but for the guard's rules; cow: they are kept until they "
+                  "are applied; ro: read-only" },
         { SECTION_WORKSPACE, "cache", KEY_ENUM, AT(workspace.cache), .words = cache_words,
           .fallback = "shared", .trust = TRUST_WORKFLOW,
           .help = "shared: others may edit on the host at the same time" },
         { SECTION_WORKSPACE, "engine", KEY_ENUM, AT(workspace.engine), .words = engine_words,
           .fallback = "auto", .flag = "engine", .metavar = "NAME", .trust = TRUST_WORKFLOW,
-          .help = "what serves the workspace" },
-        { SECTION_WORKSPACE, "land", KEY_WORD, NOWHERE, .words = land_words, .flag = "land",
-          .metavar = "WHEN", .trust = TRUST_WORKFLOW,
+          .help = "what takes the writes of a staged or cow workspace: the guard (fuse), or the kernel "
+                  "(overlay), which is faster and judges nothing before it lands" },
+        { SECTION_WORKSPACE, "land", KEY_ENUM, AT(workspace.land), .words = land_words, .fallback = "command",
+          .flag = "land", .metavar = "WHEN", .trust = TRUST_WORKFLOW,
           .instead = "leave it out: in mode direct changes land at once",
           .help = "when allowed changes of a staged workspace reach the host" },
-        { SECTION_WORKSPACE, "bypass", KEY_TREE, NOWHERE, .flag = "bypass", .metavar = "DIR",
-          .trust = TRUST_OPERATOR, .instead = "leave it out",
-          .help = "directories of the workspace that the guard does not serve" },
+        { SECTION_WORKSPACE, "bypass", KEY_DIRS, LIST(workspace.bypass, workspace.n_bypass), .max = 32,
+          .flag = "bypass", .metavar = "DIR", .trust = TRUST_OPERATOR,
+          .help = "a directory of the workspace, by its path below it, that the guard does not serve: it is "
+                  "bound as it is, no rule holds in it" },
 
         { SECTION_GUARD, "rules", KEY_RULES, LIST(guard.rules, guard.n_rules), .max = 1024,
           .help = "what happens to writes, by path; the last match wins" },
@@ -186,9 +199,11 @@ const struct key spec_keys[] = {
         { SECTION_HOME, "seed", KEY_SEEDS, LIST(home.seeds, home.n_seeds), .max = 256, .flag = "seed",
           .metavar = "PATH[:TARGET]", .trust = TRUST_WORKFLOW,
           .help = "a host file or directory that is copied into the home before the start" },
-        { SECTION_HOME, "persist", KEY_TREE, NOWHERE, .trust = TRUST_WORKFLOW,
-          .instead = "leave it out, and copy what you need into the workspace",
-          .help = "directories of the home whose changes can be applied to the host's" },
+        { SECTION_HOME, "persist", KEY_PATHS, LIST(home.persist, home.n_persist), .max = 64,
+          .trust = TRUST_WORKFLOW,
+          .help = "a directory of the caller's home that is shown; changes are kept in the run until they "
+                  "are "
+                  "applied" },
         { SECTION_HOME, "toolchains", KEY_BOOL, AT(home.toolchains), .fallback = "true", .flag = "toolchains",
           .trust = TRUST_WORKFLOW,
           .help = "toolchains of the caller's home that are in PATH are shown, read-only" },
@@ -219,7 +234,7 @@ const struct key spec_keys[] = {
         { SECTION_LIMITS, "pids", KEY_NUMBER, NOWHERE, .min = 1, .max = 4194304, .flag = "pids",
           .metavar = "N", .trust = TRUST_WORKFLOW, .instead = "leave it out, or use 'ulimit -u'",
           .help = "processes and threads at the same time" },
-        { SECTION_LIMITS, "disk", KEY_SIZE, NOWHERE, .min = 65536, .max = 1ULL << 50, .unit = "bytes",
+        { SECTION_LIMITS, "disk", KEY_SIZE, AT(limits.disk), .min = 65536, .max = 1ULL << 50, .unit = "bytes",
           .flag = "disk", .metavar = "SIZE", .trust = TRUST_WORKFLOW, .instead = "leave it out",
           .help = "what the run may hold of changes" },
         { SECTION_LIMITS, "open_files", KEY_NUMBER, NOWHERE, .min = 64, .max = 1 << 30,
@@ -255,15 +270,21 @@ const struct key item_keys[] = {
           .metavar = "MODE", .help = "permissions of the copy" },
 
         { ITEM_MOUNT, "type", KEY_ENUM, IN(spec_mount, type), .words = mount_words, .metavar = "TYPE",
-          .help = "bind: a host path; tmpfs: an empty directory in memory; cache: a host directory, "
-                  "read-only" },
+          .help = "bind: a host path; tmpfs: an empty directory in memory; overlay: a host directory whose "
+                  "changes are kept in the run; cache: the same, at the same path" },
         { ITEM_MOUNT, "source", KEY_PATH, IN(spec_mount, source), .metavar = "PATH", .help = "host path" },
         { ITEM_MOUNT, "target", KEY_TARGET, IN(spec_mount, target), .metavar = "PATH",
           .help = "path inside; a cache: not given, the same" },
         { ITEM_MOUNT, "readonly", KEY_BOOL, IN(spec_mount, readonly), .fallback = "false",
           .help = "no writes through this mount" },
         { ITEM_MOUNT, "size", KEY_SIZE, IN(spec_mount, size), .min = 65536, .max = 1ULL << 42,
-          .unit = "bytes", .metavar = "SIZE", .help = "what a tmpfs can hold" },
+          .unit = "bytes", .metavar = "SIZE", .help = "what a tmpfs, or an upper in memory, can hold" },
+        { ITEM_MOUNT, "upper", KEY_ENUM, IN(spec_mount, upper), .words = upper_words, .fallback = "disk",
+          .metavar = "WHERE",
+          .help = "of an overlay or cache: changes are kept in the run (disk), or in memory until its end "
+                  "(tmpfs)" },
+        { ITEM_MOUNT, "shared", KEY_BOOL, IN(spec_mount, shared), .fallback = "false",
+          .help = "of a cache: writes go to the host at once" },
 
         { ITEM_ENV, "name", KEY_STRING, IN(spec_env, name), .max = 256, .check = check_env_name,
           .help = "name of the variable" },
@@ -271,6 +292,7 @@ const struct key item_keys[] = {
           .secret = true, .help = "its value" },
 
         { ITEM_PATH, "path", KEY_PATH, .offset = 0, .help = "host path" },
+        { ITEM_DIR, "path", KEY_STRING, .offset = 0, .check = check_below, .help = "relative path" },
 };
 
 static const struct {
@@ -291,6 +313,7 @@ static const struct {
         [ITEM_MOUNT] = { "mount", "one mount" },
         [ITEM_ENV] = { "variable", "one variable" },
         [ITEM_PATH] = { "path", "one path" },
+        [ITEM_DIR] = { "directory", "one directory" },
 };
 static_assert(ARRAY_SIZE(sections) == ITEM_END, "sections[] and enum section differ");
 
@@ -362,7 +385,7 @@ const char *key_path(const struct key *key, char out[static KEY_PATH_LEN]) {
 }
 
 bool key_is_list(const struct key *key) {
-        return key->type >= KEY_RULES && key->type <= KEY_PATHS;
+        return key->type >= KEY_RULES && key->type < KEY_TREE;
 }
 
 int word_find(const struct word *words, const char *text) {

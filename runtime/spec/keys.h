@@ -27,6 +27,7 @@ enum section {
         ITEM_MOUNT,
         ITEM_ENV,
         ITEM_PATH,
+        ITEM_DIR,
         ITEM_END,
 };
 
@@ -46,6 +47,7 @@ enum key_type {
         KEY_MOUNTS,
         KEY_ENV,
         KEY_PATHS,
+        KEY_DIRS, /* relative paths below the workspace */
         KEY_TREE, /* any form, not stored: known, but beyond this version */
         KEY_TYPE_COUNT
 };

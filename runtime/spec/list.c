@@ -59,6 +59,7 @@ static const struct list_type list_types[] = {
         [KEY_ENV - KEY_RULES] = { ITEM_ENV, sizeof(struct spec_env), offsetof(struct spec_env, tier), NO_FROM,
                                   item_env_text, item_env_check },
         [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, NO_FROM, item_path_text, NULL },
+        [KEY_DIRS - KEY_RULES] = { ITEM_DIR, sizeof(char *), NO_TIER, NO_FROM, item_dir_text, NULL },
 };
 static_assert(ARRAY_SIZE(list_types) == KEY_TREE - KEY_RULES, "list_types[] and enum key_type differ");
 
@@ -166,7 +167,7 @@ static int item_read(void *item, const struct list_type *type, const struct doc 
                      const struct source *src, struct error *err) {
         int r;
 
-        if (node->kind == DOC_MAP && type->section != ITEM_PATH)
+        if (node->kind == DOC_MAP && type->section < ITEM_PATH)
                 r = item_from_map(item, type, node, src, err);
         else if (node->kind == DOC_SCALAR && type->from_text && !doc_is_null(node))
                 r = type->from_text(item, node, src, err);
@@ -306,19 +307,31 @@ int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, con
         return item_finish(spec, key, &item, r, &node, src, err);
 }
 
+/* ":shared" and ":tmpfs" behind the path of a cache. Return: the path's length. */
+static size_t cache_option(const char *text, struct spec_mount *mount) {
+        const char *option = strrchr(text, ':');
+
+        if (option && strcmp(option, ":shared") == 0)
+                mount->shared = true;
+        else if (option && strcmp(option, ":tmpfs") == 0)
+                mount->upper = MOUNT_UPPER_TMPFS;
+        else if (option && strcmp(option, ":ro") == 0)
+                mount->readonly = true;
+        else
+                return strlen(text);
+        return (size_t) (option - text);
+}
+
 int list_add_cache(struct spec *spec, const char *text, const struct source *src, struct error *err) {
         const struct key *key = key_find(SECTION_ROOT, "mounts");
         const struct doc node = { .kind = DOC_SCALAR, .quoted = true };
         union item item = { .mount = { .type = MOUNT_CACHE, .tier = src->tier } };
-        const char *option = strrchr(text, ':');
+        AUTO_FREE char *path = strndup(text, cache_option(text, &item.mount));
         int r;
 
-        if (option && (strcmp(option, ":shared") == 0 || strcmp(option, ":tmpfs") == 0))
-                return source_error(
-                        src, NULL, err, -ENOTSUP,
-                        "CAPABILITY_UNSUPPORTED: '%s': this version serves caches read-only: leave '%s' out",
-                        ESC(text), option);
-        r = field_set(&item, ITEM_MOUNT, "source", text, src, err);
+        if (!path)
+                return error_set(err, -ENOMEM, "out of memory");
+        r = field_set(&item, ITEM_MOUNT, "source", path, src, err);
         if (r == 0)
                 r = item_mount_check(&item.mount, &node, src, err);
         return item_finish(spec, key, &item, r, &node, src, err);

@@ -30,6 +30,8 @@ enum host_state { HOST_STATE_AUTO, HOST_STATE_NONE, HOST_STATE_COUNT };
 enum network_mode { NETWORK_NONE, NETWORK_ALLOWLIST, NETWORK_DENYLIST, NETWORK_OPEN, NETWORK_MODE_COUNT };
 enum isolation { ISOLATION_STRICT, ISOLATION_DEGRADE, ISOLATION_COUNT };
 enum mount_type { MOUNT_BIND, MOUNT_TMPFS, MOUNT_OVERLAY, MOUNT_CACHE, MOUNT_TYPE_COUNT };
+enum mount_upper { MOUNT_UPPER_DISK, MOUNT_UPPER_TMPFS, MOUNT_UPPER_COUNT };
+enum land_when { LAND_COMMAND, LAND_SUCCESS, LAND_STOP, LAND_COUNT };
 enum workspace_engine { ENGINE_AUTO, ENGINE_FUSE, ENGINE_OVERLAY, WORKSPACE_ENGINE_COUNT };
 enum guard_do { GUARD_ALLOW, GUARD_HOLD, GUARD_PROTECT, GUARD_HIDE, GUARD_DO_COUNT };
 
@@ -55,7 +57,9 @@ struct spec_mount {
         char *source; /* absolute host path, NULL for tmpfs; owned */
         char *target; /* absolute, normalized; owned */
         bool readonly;
-        uint64_t size; /* bytes, tmpfs only, 0 = default */
+        bool shared;            /* cache: written through */
+        enum mount_upper upper; /* overlay, cache: where changes are kept */
+        uint64_t size;          /* bytes of a tmpfs or an upper in memory, 0 = default */
         enum spec_tier tier;
 };
 
@@ -83,6 +87,9 @@ struct spec {
                 enum workspace_mode mode;
                 enum cache_mode cache;
                 enum workspace_engine engine;
+                enum land_when land;
+                char **bypass; /* relative paths of directories that the guard does not serve */
+                size_t n_bypass;
         } workspace;
         struct {
                 struct spec_rule *rules;
@@ -93,6 +100,8 @@ struct spec {
                 uint64_t size; /* bytes */
                 struct spec_seed *seeds;
                 size_t n_seeds;
+                char **persist; /* absolute host paths */
+                size_t n_persist;
                 bool toolchains;
         } home;
         enum host_state host_state;
@@ -106,6 +115,9 @@ struct spec {
         struct {
                 enum network_mode mode;
         } network;
+        struct {
+                uint64_t disk; /* bytes that the run may hold of changes, 0: any number */
+        } limits;
         struct {
                 char *seccomp; /* "default" */
                 bool nested_userns;

@@ -82,6 +82,19 @@ static int validate_workspace(const struct spec *spec, const struct spec_env_vie
         return 0;
 }
 
+/* Keys of the workspace that some modes have no use for: said and not done would be worse than an error. */
+static int validate_mode(const struct spec *spec, struct error *err) {
+        const enum workspace_mode mode = spec->workspace.mode;
+
+        if (mode != WORKSPACE_STAGED && is_given(spec, SECTION_WORKSPACE, "land"))
+                return error_set(err, -EINVAL,
+                                 "workspace.land: is for mode 'staged': set workspace.mode too");
+        if (spec->workspace.engine == ENGINE_OVERLAY && mode != WORKSPACE_STAGED && mode != WORKSPACE_COW)
+                return error_set(err, -EINVAL,
+                                 "workspace.engine: 'overlay' is for mode 'staged' or 'cow': use 'auto'");
+        return 0;
+}
+
 static const char *mount_target_of(const struct spec *spec, size_t i) {
         return i < spec->n_mounts
                        ? spec->mounts[i].target
@@ -200,6 +213,8 @@ int spec_validate(const struct spec *spec, const struct spec_env_view *view, str
         r = validate_root(spec, err);
         if (r == 0)
                 r = validate_workspace(spec, view, err);
+        if (r == 0)
+                r = validate_mode(spec, err);
         if (r == 0)
                 r = validate_mounts(spec, view, err);
         if (r == 0)

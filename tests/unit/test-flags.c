@@ -314,8 +314,23 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "-e TOKEN=hunter2\nx", -EINVAL, "variable 'TOKEN': --env: the value must be one line" },
                 { "--seed /a:/b:/c", -EINVAL, "--seed: '/a:/b:/c' must be PATH or PATH:TARGET" },
                 { "--seed /etc/motd", -EINVAL, "is not below the home: say where it goes" },
-                { "--cache /c:shared", -ENOTSUP, "--cache: CAPABILITY_UNSUPPORTED: '/c:shared'" },
-                { "--cache /c:tmpfs", -ENOTSUP, "CAPABILITY_UNSUPPORTED" },
+                { "--cache :shared", -EINVAL, "--cache: must not be empty" },
+                { "--bypass /abs", -EINVAL, "--bypass: '/abs' must be a relative path" },
+                { "--bypass a/../b", -EINVAL, "--bypass: 'a/../b' must be a relative path" },
+                { "--bypass a//b", -EINVAL, "must be a relative path" },
+                { "--bypass .", -EINVAL, "must be a relative path" },
+                { "--bypass=", -EINVAL, "must be a relative path" },
+                { "--land stop", -EINVAL, "workspace.land: is for mode 'staged'" },
+                { "--engine overlay", -EINVAL, "workspace.engine: 'overlay' is for mode 'staged' or 'cow'" },
+                { "--mount type=bind,src=/a,dst=/b,upper=tmpfs", -EINVAL, "type bind has no 'upper'" },
+                { "--mount type=overlay,src=/a,dst=/b,shared", -EINVAL, "type overlay has no 'shared'" },
+                { "--mount type=overlay,src=/a,dst=/b,size=1Mi", -EINVAL,
+                  "a mount of type overlay has a 'size' with upper=tmpfs only" },
+                { "--mount type=cache,src=/a,shared,ro", -EINVAL,
+                  "a cache is one of readonly, shared and upper=tmpfs" },
+                { "--mount type=cache,src=/a,shared,upper=tmpfs", -EINVAL,
+                  "a cache is one of readonly, shared and upper=tmpfs" },
+                { "--mount type=cache,src=/a,upper=ram", -EINVAL, "unknown value 'ram'" },
                 { "--cache=", -EINVAL, "--cache: must not be empty" },
                 { "--mount /a:/b", -EINVAL, "--mount: unknown field '/a:/b'" },
                 { "--mount type=bind,source=/a,target=/b,bind-propagation=shared", -EINVAL,
@@ -324,8 +339,6 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--mount type", -EINVAL, "field 'type' needs a value: type=.." },
                 { "--mount=", -EINVAL, "--mount: unknown field ''" },
                 { "--mount type=bind,src=/a,dst=/b,ro=maybe", -EINVAL, "'maybe' must be true or false" },
-                { "--mount type=overlay,src=/a,dst=/b", -ENOTSUP,
-                  "CAPABILITY_UNSUPPORTED: mounts 'overlay'" },
                 { "--hold=", -EINVAL, "--hold: '' must not be empty" },
                 { "--env-file /nonexistent", -ENOENT, "--env-file: /nonexistent: No such file" },
                 { "--env-file /dev/zero", -EINVAL, "--env-file: /dev/zero: not a regular file" },
@@ -399,6 +412,34 @@ static void spec_resolve_reads_mounts_and_seeds(void **state) {
         assert_string_equal(spec->mounts[3].target, "/home/op/.npm");
         assert_string_equal(spec->home.seeds[1].to, "/home/op/motd");
         assert_string_equal(spec->workspace.source, "/w");
+}
+
+static void spec_resolve_reads_where_changes_go(void **state) {
+        AUTO_SPEC struct spec *spec = NULL;
+
+        (void) state;
+        assert_int_equal(resolve("--cache /a --cache /b:shared --cache /c:tmpfs --cache /d:ro --cache /e:x "
+                                 "--mount type=overlay,src=/f,dst=/g,upper=tmpfs,size=1Mi "
+                                 "--workspace-mode cow --engine overlay --bypass a/.b --bypass ..c",
+                                 &spec, NULL),
+                         0);
+        assert_int_equal(spec->n_mounts, 6);
+        for (size_t i = 0; i < 5; i++) {
+                assert_int_equal(spec->mounts[i].type, MOUNT_CACHE);
+                assert_string_equal(spec->mounts[i].source, spec->mounts[i].target);
+                assert_int_equal(spec->mounts[i].shared, i == 1);
+                assert_int_equal(spec->mounts[i].upper, i == 2 ? MOUNT_UPPER_TMPFS : MOUNT_UPPER_DISK);
+                assert_int_equal(spec->mounts[i].readonly, i == 3);
+        }
+        assert_string_equal(spec->mounts[1].source, "/b");
+        assert_string_equal(spec->mounts[4].source, "/e:x");
+        assert_int_equal(spec->mounts[5].size, 1 << 20);
+        assert_int_equal(spec->mounts[5].upper, MOUNT_UPPER_TMPFS);
+        assert_int_equal(spec->workspace.n_bypass, 2);
+        assert_string_equal(spec->workspace.bypass[0], "a/.b");
+        assert_string_equal(spec->workspace.bypass[1], "..c");
+        assert_int_equal(spec->workspace.mode, WORKSPACE_COW);
+        assert_int_equal(spec->workspace.engine, ENGINE_OVERLAY);
 }
 
 static void spec_resolve_needs_a_directory(void **state) {
@@ -622,6 +663,7 @@ int main(void) {
                 cmocka_unit_test(spec_resolve_refuses_bad_values),
                 cmocka_unit_test(spec_resolve_reads_every_option),
                 cmocka_unit_test(spec_resolve_reads_mounts_and_seeds),
+                cmocka_unit_test(spec_resolve_reads_where_changes_go),
                 cmocka_unit_test(spec_resolve_needs_a_directory),
                 cmocka_unit_test(spec_resolve_respects_precedence),
                 cmocka_unit_test(spec_resolve_honours_other_names),

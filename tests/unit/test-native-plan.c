@@ -11,8 +11,11 @@
 #include <cmocka.h>
 
 #include "drivers/native/mnt.h"
+#include "drivers/native/native.h"
 #include "drivers/native/parts.h"
+#include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
+#include "tests/unit/tree.h"
 
 static const char *const no_environ[] = { NULL };
 
@@ -352,6 +355,104 @@ static void mnt_point_changes_tmpfs_only(void **state) {
         assert_int_equal(rmdir(shm), 0);
 }
 
+/* red without the flock(2) in upper_take(): two runs would write to one upper */
+static void upper_take_is_for_one_run(void **state) {
+        const struct native_id id = { .switch_user = false };
+        struct tree tree;
+        int first, second;
+
+        (void) state;
+        tree_init(&tree);
+        first = upper_take(&id, tree.fd, 0);
+        assert_true(first >= 0);
+        assert_int_equal(upper_take(&id, tree.fd, 0), -EBUSY);
+        second = upper_take(&id, tree.fd, 1);
+        assert_true(second >= 0);
+        (void) fd_close(first);
+        first = upper_take(&id, tree.fd, 0); /* nobody writes to it any more */
+        assert_true(first >= 0);
+        (void) fd_close(first);
+        (void) fd_close(second);
+        tree_deinit(&tree);
+}
+
+/* red when the comparison in host_reopen() goes, or RESOLVE_NO_SYMLINKS */
+static void host_reopen_wants_the_same_directory(void **state) {
+        char path[256];
+        struct tree tree;
+        int fd, again;
+
+        (void) state;
+        tree_init(&tree);
+        assert_int_equal(mkdirat(tree.fd, "d", 0700), 0);
+        fd = openat(tree.fd, "d", O_PATH | O_DIRECTORY);
+        (void) snprintf(path, sizeof(path), "%s/d", tree.path);
+        again = host_reopen(fd, path);
+        assert_true(again >= 0);
+        (void) fd_close(again);
+        assert_int_equal(renameat(tree.fd, "d", tree.fd, "e"), 0);
+        assert_int_equal(host_reopen(fd, path), -ENOENT);
+        assert_int_equal(symlinkat("e", tree.fd, "d"), 0);
+        assert_int_equal(host_reopen(fd, path), -ELOOP);
+        assert_int_equal(unlinkat(tree.fd, "d", 0), 0);
+        assert_int_equal(mkdirat(tree.fd, "d", 0700), 0);
+        assert_int_equal(host_reopen(fd, path), -ESTALE);
+        (void) fd_close(fd);
+        tree_deinit(&tree);
+}
+
+static void bypasses_add_judges_directories(void **state) {
+        static const struct {
+                const char *path;
+                int r;
+        } cases[] = {
+                { "node_modules", 0 },  { "sub/target", 0 },    { "sub/.git/objects", 0 },
+                { ".git/objects", 0 },  { ".git", -EPERM },     { ".git/hooks", -EPERM },
+                { "sub/.git", -EPERM }, { ".vscode", -EPERM },  { "bare.git", -EPERM },
+                { ".husky/_", -EPERM }, { "missing", -ENOENT }, { "link", -ENOTDIR },
+                { "link/sub", -ELOOP }, { "file", -ENOTDIR },   { ".github", -EPERM },
+        };
+        static const char *const made[] = { "node_modules",     "sub",      "sub/target",   "sub/.git",
+                                            "sub/.git/objects", ".git",     ".git/objects", ".git/hooks",
+                                            ".vscode",          "bare.git", ".husky",       ".husky/_",
+                                            ".github" };
+        struct tree tree;
+        struct rules *rules = NULL;
+        size_t n;
+        const struct rule_def *defs = rules_builtin(&n);
+
+        (void) state;
+        tree_init(&tree);
+        for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+                assert_int_equal(mkdirat(tree.fd, made[i], 0700), 0);
+        assert_int_equal(symlinkat("sub", tree.fd, "link"), 0);
+        assert_int_equal(mknodat(tree.fd, "file", S_IFREG | 0600, 0), 0);
+        assert_int_equal(rules_new(defs, n, false, &rules, NULL), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                char *dirs[] = { (char *) (uintptr_t) cases[i].path };
+                struct spec spec = { .workspace = { .bypass = dirs, .n_bypass = 1 } };
+                struct driver_plan *plan = calloc(1, sizeof(*plan));
+                struct error err = { 0 };
+
+                assert_non_null(plan);
+                plan->n_regions = 1;
+                plan->regions[0] = (struct native_region){
+                        .pin = { .fd = dup(tree.fd), .real = strdup(tree.path), .path = strdup(tree.path) },
+                        .target = strdup("/w"),
+                        .kind = REGION_DIRECT,
+                        .rules = rules,
+                        .rules_shared = true,
+                };
+                if (bypasses_add(plan, &spec, &err) != cases[i].r)
+                        fail_msg("'%s': %d %s", cases[i].path, err.code, err.msg);
+                if (cases[i].r == 0)
+                        assert_int_equal(strncmp(plan->bypass[0].target, "/w/", 3), 0);
+                (void) native_plan_free(plan);
+        }
+        (void) rules_free(rules);
+        tree_deinit(&tree);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(id_resolve_reads_users),
@@ -364,6 +465,9 @@ int main(void) {
                 cmocka_unit_test(env_build_passes_a_short_list),
                 cmocka_unit_test(places_sort_puts_parents_first),
                 cmocka_unit_test(mnt_point_changes_tmpfs_only),
+                cmocka_unit_test(upper_take_is_for_one_run),
+                cmocka_unit_test(host_reopen_wants_the_same_directory),
+                cmocka_unit_test(bypasses_add_judges_directories),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

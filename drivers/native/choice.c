@@ -1,0 +1,90 @@
+/*
+ * DOC: theory of operation
+ *
+ * Which engine serves a region whose writes stay in the run. The kernel's overlayfs is the fast one, and it
+ * promises less: it asks nobody before a write, counts nothing, and a name that somebody else replaces or
+ * removes in the lower directory answers ESTALE from then on (docs/adr/). So it is taken where none of that
+ * matters, and where the probe has made such a mount.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "drivers/native/parts.h"
+#include "drivers/native/probe.h"
+#include "runtime/base/escape.h"
+
+static bool protects(const struct rules *rules) {
+        struct rule_def def;
+
+        for (size_t i = 0; rules && rules_def(rules, i, &def); i++)
+                if (def.action == GUARD_PROTECT)
+                        return true;
+        return false;
+}
+
+/* Asks the host once for all regions. */
+static bool host_can(struct driver_plan *plan) {
+        struct probe_row row;
+
+        if (!plan->overlay_asked) {
+                plan->overlay_works = probe_one(plan->ctx, "overlayfs", &row) == PROBE_OK;
+                if (!plan->overlay_works)
+                        (void) snprintf(plan->overlay_why, sizeof(plan->overlay_why), "%s", row.evidence);
+        }
+        plan->overlay_asked = true;
+        return plan->overlay_works;
+}
+
+/* Why overlayfs cannot do what was asked of the region; NULL: it can. Borrowed. */
+static const char *hindrance(struct driver_plan *plan, const struct spec *spec,
+                             const struct native_region *region) {
+        if (region->is_file)
+                return "it is a file";
+        if (protects(region->rules))
+                return "a rule protects paths, and overlayfs asks no rule before a write";
+        if (spec->limits.disk && !region->in_memory)
+                return "limits.disk is counted by the file server only";
+        return host_can(plan) ? NULL : plan->overlay_why;
+}
+
+/* What was asked for by name is done, refused or said. */
+static int without_overlay(struct driver_plan *plan, const struct spec *spec, struct native_region *region,
+                           const char *why, struct error *err) {
+        if (spec->workspace.engine != ENGINE_OVERLAY || region->role != ROLE_WORKSPACE)
+                return 0;
+        if (spec->isolation == ISOLATION_STRICT)
+                return error_set(err, -ENOTSUP,
+                                 "workspace.engine: overlay is not possible here: %s: use --engine fuse or "
+                                 "auto, or --isolation degrade",
+                                 why);
+        plan->degraded = (struct native_degraded){ .wanted = "engine overlay", .got = "engine fuse" };
+        (void) snprintf(plan->degraded.reason, sizeof(plan->degraded.reason), "%s", why);
+        return 0;
+}
+
+static int choose(struct driver_plan *plan, const struct spec *spec, struct native_region *region,
+                  struct error *err) {
+        const char *why = NULL;
+
+        if (spec->workspace.engine == ENGINE_FUSE)
+                why = "engine fuse was asked for";
+        else if (spec->workspace.engine == ENGINE_AUTO && spec->workspace.cache == CACHE_SHARED)
+                why = "others may write to the source (cache: shared)";
+        else
+                why = hindrance(plan, spec, region);
+        region->overlay = !why;
+        if (!why)
+                return 0;
+        (void) snprintf(region->engine_why, sizeof(region->engine_why), "%s", why);
+        return without_overlay(plan, spec, region, why, err);
+}
+
+int engines_choose(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < plan->n_regions; i++)
+                if (plan->regions[i].kind == REGION_COW || plan->regions[i].kind == REGION_STAGED)
+                        r = choose(plan, spec, &plan->regions[i], err);
+        return r;
+}

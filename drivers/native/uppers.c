@@ -1,0 +1,184 @@
+/*
+ * DOC: theory of operation
+ *
+ * Where the work's changes go. On disk: <run>/upper/N of region N, and <run>/work/N beside it when the
+ * kernel's overlayfs serves the region, which wants an empty directory of the same file system. In memory: a
+ * tmpfs that the sandbox's pid 1 makes and that nobody else ever sees; it is gone with the run.
+ *
+ * overlayfs takes directories of the caller's own mount namespace only. So the supervisor makes them and the
+ * child opens their paths once more after clone(2), before it becomes another user; what it finds there has
+ * to be the very same directory, whatever happened to the path in between.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "drivers/native/mnt.h"
+#include "drivers/native/setup.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/sys.h"
+
+enum { NAME_SIZE = 24 };
+
+void uppers_init(struct uppers *u) {
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                u->upper[i] = u->work[i] = u->memory[i] = -1;
+}
+
+void uppers_deinit(struct uppers *u) {
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++) {
+                u->upper[i] = fd_close(u->upper[i]);
+                u->work[i] = fd_close(u->work[i]);
+                u->memory[i] = fd_close(u->memory[i]);
+        }
+}
+
+bool region_keeps(const struct native_region *region) {
+        return region->kind == REGION_COW || region->kind == REGION_STAGED ||
+               (region->kind == REGION_DIRECT && region->rules && !region->is_file);
+}
+
+/* The directory @name in @dir, for the one who works. */
+static int make_dir(const struct native_id *id, int dir, const char *name) {
+        AUTO_FD int fd = -1;
+
+        if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0)
+                return fd;
+        if (id->switch_user && fchown(fd, id->host_uid, id->host_gid) < 0)
+                return -errno;
+        return TAKE_FD(fd);
+}
+
+int upper_take(const struct native_id *id, int dir, size_t index) {
+        char name[NAME_SIZE];
+        AUTO_FD int fd = -1;
+
+        (void) snprintf(name, sizeof(name), "%zu", index);
+        fd = make_dir(id, dir, name);
+        if (fd < 0)
+                return fd;
+        /* the file server keeps it as long as it lives: see run_bury(); a file system without locks has to do
+         * without */
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+                return -EBUSY;
+        return TAKE_FD(fd);
+}
+
+int uppers_make(const struct driver_plan *plan, int upper_fd, int run_fd, struct uppers *ret) {
+        AUTO_FD int work = -1;
+
+        for (size_t i = 0; upper_fd >= 0 && i < plan->n_regions; i++) {
+                const struct native_region *region = &plan->regions[i];
+                char name[NAME_SIZE];
+
+                if (!region_keeps(region) || region->in_memory)
+                        continue;
+                ret->upper[i] = upper_take(&plan->id, upper_fd, i);
+                if (ret->upper[i] < 0)
+                        return ret->upper[i];
+                if (!region->overlay)
+                        continue;
+                if (work < 0)
+                        work = make_dir(&plan->id, run_fd, "work");
+                if (work < 0)
+                        return work;
+                (void) snprintf(name, sizeof(name), "%zu", i);
+                ret->work[i] = make_dir(&plan->id, work, name);
+                if (ret->work[i] < 0)
+                        return ret->work[i];
+        }
+        return 0;
+}
+
+int host_reopen(int fd, const char *path) {
+        struct stat want, got;
+        AUTO_FD int again = -1;
+
+        if (fstat(fd, &want) < 0)
+                return -errno;
+        again = sys_openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0,
+                            RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+        if (again < 0)
+                return again;
+        if (fstat(again, &got) < 0)
+                return -errno;
+        return got.st_dev == want.st_dev && got.st_ino == want.st_ino ? TAKE_FD(again) : -ESTALE;
+}
+
+/* @fd becomes the same directory in this mount namespace. */
+static int enter(int *fd) {
+        char link[32], path[PATH_MAX];
+        ssize_t n;
+        int again;
+
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", *fd);
+        n = readlink(link, path, sizeof(path) - 1);
+        if (n < 0)
+                return -errno;
+        path[n] = '\0';
+        again = host_reopen(*fd, path);
+        if (again < 0)
+                return again;
+        (void) fd_close(*fd);
+        *fd = again;
+        return 0;
+}
+
+int uppers_enter(const struct driver_plan *plan, struct uppers *u) {
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < plan->n_regions; i++) {
+                if (u->work[i] < 0)
+                        continue;
+                r = enter(&u->upper[i]);
+                if (r == 0)
+                        r = enter(&u->work[i]);
+        }
+        return r;
+}
+
+/* A tmpfs of its own with the directories overlayfs wants in it. */
+static int make_layers(int mnt, int *ret_upper, int *ret_work) {
+        if (mkdirat(mnt, "upper", 0700) < 0 || mkdirat(mnt, "work", 0700) < 0)
+                return -errno;
+        *ret_upper = open_beneath(mnt, "upper", O_PATH | O_DIRECTORY, 0);
+        *ret_work = open_beneath(mnt, "work", O_PATH | O_DIRECTORY, 0);
+        return *ret_upper < 0 ? *ret_upper : *ret_work < 0 ? *ret_work : 0;
+}
+
+static int memory_upper(const struct native_region *region, struct uppers *u, uint32_t index, int fuse_sock) {
+        char size[NAME_SIZE];
+        const struct mnt_option options[] = { { "mode", "0700" }, { "size", size } };
+        AUTO_FD int mnt = -1, dir = -1;
+
+        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) region->memory_bytes);
+        mnt = mnt_new("tmpfs", options, region->memory_bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
+        if (mnt < 0)
+                return mnt;
+        if (region->overlay) {
+                const int r = make_layers(mnt, &u->upper[index], &u->work[index]);
+
+                u->memory[index] = TAKE_FD(mnt); /* its end would detach the directories */
+                return r;
+        }
+        dir = open_beneath(mnt, ".", O_RDONLY | O_DIRECTORY, 0);
+        return dir < 0 ? dir : fdpass_send(fuse_sock, &index, sizeof(index), &dir, 1);
+}
+
+int uppers_in_memory(const struct driver_plan *plan, struct uppers *u, int fuse_sock) {
+        int r = 0;
+
+        for (uint32_t i = 0; r == 0 && i < plan->n_regions; i++)
+                if (plan->regions[i].in_memory)
+                        r = memory_upper(&plan->regions[i], u, i, fuse_sock);
+        return r;
+}

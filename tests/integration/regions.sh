@@ -1,0 +1,375 @@
+#!/usr/bin/env bash
+# Regions whose changes stay in the run, by both engines: what the host sees, what the work sees, what is kept and where
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+runs=$XDG_STATE_HOME/cofferdam/runs
+
+# forget: the runs of earlier tests
+forget() { chmod -R u+rwX "$runs" 2>/dev/null || :; rm -rf "$runs"; }
+
+# the_run: directory of the only run there is
+the_run() {
+        local all=("$runs"/*/)
+        eq 1 ${#all[@]} 'runs'
+        echo "${all[0]%/}"
+}
+
+tree() { (cd "$1" && find . -mindepth 1 \( -type f -printf '%p %m %s %T@ ' -exec sha256sum {} \; -o -printf '%p %y %m %l\n' \) | sort); }
+
+# row EXPR [RUN]: of the state of the run, in which r is the first region with what EXPR says of it
+row() {
+        python3 - "$1" "$(the_run)/state.json" <<'PY'
+import json, sys
+state = json.load(open(sys.argv[2]))
+print(eval(sys.argv[1], {'s': state, 'r': state['regions'][0], 'all': state['regions']}))
+PY
+}
+
+sample() {
+        forget
+        mkdir -p d/sub gone
+        echo one >f
+        echo two >d/x
+        echo three >d/sub/y
+        echo four >gone/z
+        chmod 640 f
+        touch -d '2001-02-03 04:05:06.123456789' f d/x
+        tree . >"$T/before"
+        sleep 0.05 # the clock of change times ticks every few ms: what is made from here on is later
+}
+untouched() { tree "$W" | diff "$T/before" - || fail 'the host has changed'; }
+
+git_env=(-e GIT_AUTHOR_NAME -e GIT_AUTHOR_EMAIL -e GIT_COMMITTER_NAME -e GIT_COMMITTER_EMAIL)
+change='echo more >>f; echo new >n; rm d/x; rm -r gone; mkdir -p m/k; echo deep >m/k/l; chmod 600 d/sub/y; ln -s f s'
+
+# cow ENGINE [OPTION...]
+cow() {
+        local engine=$1
+        shift
+        sandbox --workspace-mode cow --engine "$engine" "$@"
+}
+
+cow_keeps() {
+        sample
+        cow "$1" -- sh -ec "$change; cat f n m/k/l; ls; ls d; [ ! -e d/x ] && [ ! -e gone ] && stat -c %a f d/sub/y" >"$T/seen"
+        eq 'one more new deep d f m n s sub 640 600' "$(xargs <"$T/seen")" 'inside'
+        untouched
+        eq "cow $1 disk" "$(row 'r["kind"] + " " + r["engine"] + " " + r["upper"]')" 'state'
+        local upper
+        upper=$(the_run)/upper/0
+        eq "$(id -u)" "$(find "$upper" -printf '%U\n' | sort -u)" 'owner of what is kept'
+        eq $'one\nmore' "$(cat "$upper/f")"
+        eq new "$(cat "$upper/n")"
+        eq deep "$(cat "$upper/m/k/l")"
+        "$C" diff >out
+        eq $'M d/sub/y\nD d/x\nM f\nD gone\nA m\nA m/k\nA m/k/l\nA n\nA s' "$(LC_ALL=C sort -k2 out)" 'diff'
+        "$C" apply >out
+        eq $'one\nmore' "$(cat f)"
+        eq deep "$(cat m/k/l)"
+        if [ -e d/x ] || [ -e gone ]; then fail 'not deleted'; fi
+        eq '' "$(ls "$runs")" 'a run is left'
+}
+
+# what the work can try on a lower that it can only read: nothing of it reaches the host
+lower_is_safe() {
+        sample
+        cow "$1" -- python3 - <<'PY'
+import fcntl, mmap, os
+fd = os.open('f', os.O_RDONLY)
+view = mmap.mmap(fd, 4, prot=mmap.PROT_READ)
+for flags in (os.O_RDWR, os.O_WRONLY | os.O_APPEND):
+    again = os.open('/proc/self/fd/%d' % fd, flags)
+    os.write(again, b'mine'); os.close(again)
+path = os.open('d/sub/y', os.O_PATH)
+again = os.open('/proc/self/fd/%d' % path, os.O_RDWR | os.O_TRUNC)
+m = os.open('d/x', os.O_RDWR); os.truncate(m, 4096)
+map = mmap.mmap(m, 4096); map[:4] = b'mine'; map.flush()
+os.chmod('/proc/self/fd/%d' % path, 0o600); os.utime('/proc/self/fd/%d' % fd, (1, 1))
+os.link('f', 'hard'); open('hard', 'a').write('more')
+os.rename('gone/z', 'moved'); os.rename('moved', 'd/z'); os.rmdir('gone')
+d = os.open('.', os.O_RDONLY)
+os.mkdir('new', dir_fd=d); os.symlink('/etc/passwd', 'd/link')
+assert open('f').read().endswith('more') and open('d/x').read(4) == 'mine'
+view.close()
+PY
+        untouched
+}
+
+# a rule that hides and the refused places below a workspace are not there, and what takes their names does not land
+hidden_is_hidden() {
+        sample
+        echo secret >d/key
+        tree . >"$T/before"
+        cow "$1" --hide d/key -- sh -c 'ls -A d; cat d/key 2>&1; cat /proc/self/fd/9 2>&1 9<d/key; find . -name key; grep -r secret . || :' >"$T/seen"
+        lacks "$(cat "$T/seen")" secret
+        eq "$(printf 'sub\nx')" "$(head -n 2 "$T/seen")" 'listed'
+        untouched
+}
+
+# dot files of a home as a workspace: no keys, in whichever engine
+home_shows_no_keys() {
+        forget
+        mkdir -p "$HOME/.ssh" "$HOME/.aws" "$HOME/plain" "$HOME/.config/gh"
+        echo canary >"$HOME/.ssh/id_ed25519"
+        echo canary >"$HOME/.aws/credentials"
+        echo canary >"$HOME/.config/gh/hosts.yml"
+        echo canary >"$HOME/.netrc"
+        echo fine >"$HOME/plain/f"
+        printf 'home: {persist: ["~"]}\nworkspace: {mode: cow, engine: %s}\n' "$1" >spec.yaml
+        sandbox -s spec.yaml -- sh -c 'cd; cat plain/f; ls -A .ssh .aws .config/gh .netrc 2>/dev/null; grep -rs canary . || echo none' >"$T/seen"
+        eq 'fine none' "$(xargs <"$T/seen")"
+        rm -rf "${HOME:?}"/.[a-z]* "$HOME/plain"
+}
+
+persist_lands_by_apply() {
+        forget
+        mkdir -p "$HOME/app/sub"
+        echo one >"$HOME/app/conf"
+        printf 'home: {persist: [~/app]}\n' >spec.yaml
+        sandbox -s spec.yaml -- sh -ec 'cat ~/app/conf; echo two >~/app/conf; echo x >~/app/sub/n; echo lost >~/other' >"$T/seen"
+        eq one "$(cat "$T/seen")"
+        eq one "$(cat "$HOME/app/conf")" 'host'
+        "$C" diff >out
+        eq "M $HOME/app/conf"$'\n'"A $HOME/app/sub/n" "$(LC_ALL=C sort -k2 out)" 'diff'
+        "$C" apply >/dev/null
+        eq two "$(cat "$HOME/app/conf")"
+        eq x "$(cat "$HOME/app/sub/n")"
+        [ ! -e "$HOME/other" ] || fail 'the rest of the home landed'
+        rm -rf "$HOME/app"
+}
+
+persist_refuses() {
+        printf 'home: {persist: [/etc]}\n' >spec.yaml
+        status 2 sandbox -s spec.yaml -- true 2>err
+        has "$(cat err)" "home.persist: '/etc' is not below the home"
+        printf 'home: {persist: [~/nothing]}\n' >spec.yaml
+        status 125 sandbox -s spec.yaml -- true 2>err
+        has "$(cat err)" home.persist
+        mkdir -p "$HOME/.ssh"
+        printf 'home: {persist: [~/.ssh]}\n' >spec.yaml
+        status 125 sandbox -s spec.yaml -- true 2>err
+        has "$(cat err)" refused
+        rm -rf "$HOME/.ssh"
+}
+
+begun() { [ -e ready ] || [ -n "$(find "$runs" -path '*/upper/0/ready')" ]; }
+
+# in_memory OPTION...: a mount at $T/data whose changes are nobody's afterwards
+in_memory() {
+        forget
+        mkdir -p "$T/data"
+        echo one >"$T/data/f"
+        sandbox "$@" -- sh -ec "echo two >$T/data/f; echo x >$T/data/n; cat $T/data/f; touch ready; sleep 3" >"$T/seen" &
+        wait_for 20 begun
+        eq '' "$(find "$runs" -path '*/upper/[1-9]*' -o -path '*/work/[1-9]*')" 'on disk'
+        eq '' "$(grep -rs '^two' "$T/state" || :)" 'on disk'
+        wait $!
+        eq two "$(cat "$T/seen")"
+        eq one "$(cat "$T/data/f")" 'host'
+        [ ! -e "$T/data/n" ] || fail 'a new file is on the host'
+        eq '' "$("$C" diff 2>/dev/null | grep -v ready)" 'diff'
+        rm -rf "$T/data" ready
+}
+
+memory_has_a_size() {
+        forget
+        mkdir -p "$T/data"
+        sandbox --mount "type=overlay,source=$T/data,target=$T/data,upper=tmpfs,size=1Mi" -- \
+                sh -c "head -c 3M /dev/zero >$T/data/big" 2>err && fail 'there is no limit'
+        has "$(cat err)" 'No space left'
+        rm -rf "$T/data"
+}
+
+cache_kinds() {
+        forget
+        mkdir -p "$T/c"
+        echo one >"$T/c/f"
+        sandbox --cache "$T/c:shared" -- sh -c "echo two >$T/c/f"
+        eq two "$(cat "$T/c/f")" 'shared'
+        sandbox --cache "$T/c:ro" -- sh -c "cat $T/c/f; ! echo three >$T/c/f" >"$T/seen" 2>&1
+        has "$(cat "$T/seen")" 'Read-only'
+        eq two "$(cat "$T/c/f")" 'ro'
+        eq '' "$(ls "$runs")" 'runs'
+        sandbox --cache "$T/c" -- sh -c "echo four >$T/c/f"
+        eq two "$(cat "$T/c/f")" 'cow'
+        eq "M $T/c/f" "$("$C" diff)" 'diff'
+        "$C" apply >/dev/null
+        eq four "$(cat "$T/c/f")" 'applied'
+        sandbox --mount "type=overlay,source=$T/c,target=$T/w$count" -w "$T/home" -- true 2>/dev/null || :
+        rm -rf "$T/c"
+}
+
+overlay_mount_elsewhere() {
+        forget
+        mkdir -p "$T/src/sub"
+        echo one >"$T/src/sub/f"
+        sandbox --mount "type=overlay,source=$T/src,target=/data" -- sh -ec 'echo two >/data/sub/f; cat /data/sub/f' >"$T/seen"
+        eq two "$(cat "$T/seen")"
+        eq one "$(cat "$T/src/sub/f")"
+        eq 'M /data/sub/f' "$("$C" diff)"
+        rm -rf "$T/src"
+}
+
+# caches of package managers are there, and nothing of what a run does to them outlives it
+host_caches() {
+        forget
+        mkdir -p "$HOME/.npm/_cacache" "$HOME/.cargo/registry"
+        echo one >"$HOME/.npm/_cacache/x"
+        sandbox -- sh -ec 'cat ~/.npm/_cacache/x; echo bad >~/.npm/_cacache/x; echo n >~/.cargo/registry/n; [ ! -e ~/go ]' >"$T/seen"
+        eq one "$(cat "$T/seen")"
+        eq one "$(cat "$HOME/.npm/_cacache/x")"
+        eq '' "$(ls -A "$HOME/.cargo/registry")"
+        eq '' "$(ls "$runs")" 'runs'
+        sandbox --host-state none -- sh -ec '[ ! -e ~/.npm ]'
+        # a cache that the caller asked for by name is that one
+        sandbox --cache "$HOME/.npm:ro" -- sh -c '! touch ~/.npm/x' 2>/dev/null
+        rm -rf "$HOME/.npm" "$HOME/.cargo"
+}
+
+bypass_is_the_host() {
+        forget
+        mkdir -p node_modules/a/b d
+        sandbox --workspace-mode cow --bypass node_modules/a --keep --events ev -- \
+                sh -ec 'echo x >node_modules/a/b/f; echo y >node_modules/g; mkdir node_modules/a/.vscode; echo t >node_modules/a/.vscode/t'
+        eq x "$(cat node_modules/a/b/f)"
+        eq t "$(cat node_modules/a/.vscode/t)" 'no rule holds in it'
+        [ ! -e node_modules/g ] || fail 'beside it'
+        eq 'A node_modules/g' "$("$C" diff)"
+        eq "node_modules/a $W/node_modules/a" "$(row '" ".join((s["plan"]["bypass"][0][k]) for k in ("path", "source"))')" 'state'
+        has "$(grep sandbox_started ev)" '"bypass":[{"path":"node_modules/a"'
+        "$C" discard >/dev/null
+}
+
+bypass_refuses() {
+        forget
+        mkdir -p .git/hooks .git/objects real d
+        ln -s real link
+        local dir
+        for dir in .git .git/hooks missing link link/x; do
+                status 125 sandbox --bypass "$dir" -- true 2>err
+                has "$(cat err)" "bypass '$dir'"
+        done
+        status 125 sandbox --hide real/secret --bypass real -- true 2>err
+        has "$(cat err)" 'rules of the guard are about names in it'
+        status 125 sandbox --protect real --bypass real -- true 2>err
+        has "$(cat err)" "the rule 'real' is about it"
+        status 2 sandbox --workspace-mode ro --bypass real -- true 2>err
+        status 2 sandbox --bypass /real -- true 2>err
+        sandbox --bypass .git/objects -- touch .git/objects/x
+        [ -e .git/objects/x ] || fail 'objects'
+        printf 'workspace: {bypass: [real]}\n' >spec.yaml
+        status 2 sandbox -s spec.yaml --tier workflow -- true 2>err
+        has "$(cat err)" 'only the operator may set this'
+}
+
+# the path of a bypass leads somewhere else when the sandbox is built: nothing of that is served
+engine_is_refused_or_said() {
+        echo one >f
+        forget
+        status 125 cow overlay --protect f -- true 2>err
+        has "$(cat err)" 'a rule protects paths'
+        cow overlay --isolation degrade --protect f --keep --events ev -- sh -c '! echo two >f' 2>err
+        has "$(cat err)" 'engine overlay'
+        has "$(grep sandbox_degraded ev)" '"wanted":"engine overlay","got":"engine fuse"'
+        eq fuse "$(row 'r["engine"]')"
+        status 2 sandbox --engine overlay -- true 2>err
+        forget
+}
+
+killed_then_diff() {
+        sample
+        env --default-signal setsid "$C" run --workspace-mode cow --engine "$1" -- sh -c 'echo more >>f; echo new >n; rm d/x; touch m; sleep 60' >/dev/null 2>"$T/err" &
+        local client=$! supervisor
+        wait_for 20 test -e "$runs"
+        wait_for 20 sh -c "ls $runs/*/upper/0/m" >/dev/null 2>&1 || fail "not begun: $(cat "$T/err")"
+        supervisor=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["supervisor"]["pid"])' "$(the_run)/state.json")
+        kill -KILL "$supervisor"
+        wait "$client" || :
+        wait_for 10 none_of_ours || fail 'processes are left'
+        "$C" diff >"$T/got"
+        eq $'D d/x\nM f\nA m\nA n' "$(LC_ALL=C sort -k2 "$T/got")"
+        untouched
+        "$C" apply >/dev/null
+        eq $'one\nmore' "$(cat f)"
+        [ ! -e d/x ] || fail 'not deleted'
+}
+
+git_and_npm() {
+        need_command git
+        forget
+        git init -q .
+        echo a >a
+        git add a
+        git commit -qm first
+        tree . >"$T/before"
+        cow "$1" "${git_env[@]}" -- sh -ec 'git switch -qc topic; echo b >b; git add b; git commit -qm b; git switch -q -; git merge -q topic
+                git gc -q; git fsck; git status --porcelain; git worktree add -q ../wt 2>/dev/null || git worktree add -q wt; rm -rf wt; git worktree prune' >"$T/seen" 2>&1
+        untouched
+        "$C" discard >/dev/null
+        command -v npm >/dev/null || return 0
+        mkdir -p pkg
+        echo '{"name":"dep","version":"1.0.0"}' >pkg/package.json
+        echo '{"name":"top","version":"1.0.0"}' >package.json
+        tree . >"$T/before"
+        cow "$1" -- sh -ec 'npm install --offline --no-audit --no-fund ./pkg >/dev/null; test -e node_modules/dep/package.json; rm -rf node_modules; npm ci --offline >/dev/null; ls node_modules' >"$T/seen"
+        eq dep "$(cat "$T/seen")"
+        untouched
+        "$C" discard >/dev/null
+}
+
+# a linked worktree: its common directory is kept back as the workspace is
+worktree_follows() {
+        need_command git
+        forget
+        git init -q main
+        git -C main commit -q --allow-empty -m first
+        git -C main worktree add -q "$W/wt"
+        tree main/.git >"$T/before"
+        sandbox -w wt --workspace-mode cow "${git_env[@]}" -- sh -ec 'echo a >a; git add a; git commit -qm inside; git log --oneline | wc -l' >"$T/seen"
+        eq 2 "$(cat "$T/seen")"
+        tree main/.git | diff "$T/before" - || fail 'the common directory has changed'
+        eq 1 "$(git -C wt log --oneline | wc -l)" 'host'
+        eq cow,cow "$(row '",".join(x["kind"] for x in all[:2])')"
+        (cd wt && "$C" apply >/dev/null)
+        eq 2 "$(git -C wt log --oneline | wc -l)" 'after apply'
+        git -C wt fsck
+}
+
+# root's run as somebody else: what is kept is theirs
+for_another_user() {
+        [ "$(id -u)" = 0 ] || skip 'only root can be somebody else'
+        sample
+        chown -R 4242:4242 .
+        chmod 711 "$T"
+        tree . >"$T/before"
+        cow "$1" --user 4242:4242 -- sh -ec "$change; id -u"
+        untouched
+        eq 4242 "$(find "$(the_run)/upper/0" -printf '%U\n' | sort -u)" 'owner'
+        "$C" apply >/dev/null
+        eq "4242 4242" "$(stat -c '%u %g' n)"
+}
+
+for engine in fuse overlay; do
+        t "cow, $engine: the run has its version, the host its own, until apply" cow_keeps "$engine"
+        t "cow, $engine: no descriptor, mapping or link of the work leads to the host" lower_is_safe "$engine"
+        t "cow, $engine: what is hidden is not there" hidden_is_hidden "$engine"
+        t "cow, $engine: a whole home shows no keys" home_shows_no_keys "$engine"
+        t "cow, $engine: what a killed run changed can be seen and applied" killed_then_diff "$engine"
+        t "cow, $engine: git and npm work" git_and_npm "$engine"
+        t "cow, $engine: for another user" for_another_user "$engine"
+done
+t 'home.persist: changes wait for apply' persist_lands_by_apply
+t 'home.persist: what it refuses' persist_refuses
+t 'a cache in memory leaves nothing' in_memory --cache "$T/data:tmpfs"
+t 'an overlay in memory leaves nothing' in_memory --mount "type=overlay,source=$T/data,target=$T/data,upper=tmpfs"
+t 'the same by the overlay engine' in_memory --cache "$T/data:tmpfs" --workspace-mode cow --engine overlay
+t 'an upper in memory has a size' memory_has_a_size
+t 'caches: kept, shared, read-only' cache_kinds
+t 'an overlay mount at another place' overlay_mount_elsewhere
+t 'host_state auto: package caches for this run only' host_caches
+t 'bypass: a directory as the host has it' bypass_is_the_host
+t 'bypass: what is refused' bypass_refuses
+t 'an engine that cannot be had is refused, or said' engine_is_refused_or_said
+t 'a linked worktree of a cow workspace' worktree_follows
+finish
