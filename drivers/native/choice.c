@@ -14,11 +14,24 @@
 #include "drivers/native/probe.h"
 #include "runtime/base/escape.h"
 
-static bool protects(const struct rules *rules) {
+/* A rule of every workspace: names that only we make. What has them is not shown and does not land. */
+static bool is_of_ours(const struct rule_def *def) {
+        const struct rule_def *builtin;
+        size_t n;
+
+        builtin = rules_builtin(&n);
+        for (size_t i = 0; i < n; i++)
+                if (builtin[i].action == def->action && strcmp(builtin[i].path, def->path) == 0)
+                        return true;
+        return false;
+}
+
+/* Whether a rule has to be there when a name is made, changed or removed, not when that lands. */
+static bool refuses(const struct rules *rules) {
         struct rule_def def;
 
         for (size_t i = 0; rules && rules_def(rules, i, &def); i++)
-                if (def.action == GUARD_PROTECT)
+                if (def.action == GUARD_PROTECT || (def.action == GUARD_HIDE && !is_of_ours(&def)))
                         return true;
         return false;
 }
@@ -41,8 +54,8 @@ static const char *hindrance(struct driver_plan *plan, const struct spec *spec,
                              const struct native_region *region) {
         if (region->is_file)
                 return "it is a file";
-        if (protects(region->rules))
-                return "a rule protects paths, and overlayfs asks no rule before a write";
+        if (refuses(region->rules))
+                return "a rule protects or hides paths, and overlayfs asks no rule before a write";
         if (spec->limits.disk && !region->in_memory)
                 return "limits.disk is counted by the file server only";
         return host_can(plan) ? NULL : plan->overlay_why;
