@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fs/admit.h"
 #include "fs/handle.h"
 #include "fs/place.h"
 #include "fs/reply.h"
@@ -49,21 +50,23 @@ static bool in_group(const struct idmap *ids, gid_t gid) {
         return false;
 }
 
+/*
+ * Every object is shown as the caller's own, with the bits of the class he is in on the host for the owner's.
+ * The namespace knows one user, and the kernel refuses to write, rename or remove what belongs to an id that
+ * it cannot name (EACCES, EOVERFLOW), also where the host lets the caller do it: a file that a container of
+ * root has left in his directory. What only a real owner may do, the host refuses when it is asked.
+ */
 void attr_fill(const struct idmap *ids, const struct facts *facts, uint64_t ino, struct stat *ret) {
         const struct stat *st = &facts->st;
-        const bool member = in_group(ids, st->st_gid);
-        const mode_t effective = (member ? st->st_mode >> 3 : st->st_mode) & 07;
-        bool mine = st->st_uid == ids->host_uid;
+        const mode_t effective = (in_group(ids, st->st_gid) ? st->st_mode >> 3 : st->st_mode) & 07;
 
         *ret = *st;
         ret->st_dev = 0;
         ret->st_ino = ino;
-        if (!mine && (effective & 02) && !S_ISLNK(st->st_mode)) {
-                mine = true;
+        if (st->st_uid != ids->host_uid && !S_ISLNK(st->st_mode))
                 ret->st_mode = (st->st_mode & ~(mode_t) 0700) | effective << 6;
-        }
-        ret->st_uid = mine ? ids->inside_uid : ids->foreign_uid;
-        ret->st_gid = mine || member ? ids->inside_gid : ids->foreign_gid;
+        ret->st_uid = ids->inside_uid;
+        ret->st_gid = ids->inside_gid;
         if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
                 ret->st_rdev = 0; /* a host device is no device here */
 }
@@ -235,7 +238,19 @@ static struct timespec time_of(int to_set, int set, int now, struct timespec val
         return to_set & set ? value : (struct timespec){ .tv_nsec = UTIME_OMIT };
 }
 
-static int apply(int fd, const struct stat *attr, int to_set) {
+/*
+ * With a cache for writes the kernel says when it was, also of writes to a file of another. Only its owner
+ * may set one time, or to anything but now: so both become now
+ */
+static int set_times(struct server *s, int fd, const struct timespec times[2]) {
+        if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
+                return 0;
+        if (errno != EPERM || !s->writeback)
+                return -errno;
+        return utimensat(fd, "", NULL, AT_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+static int apply(struct server *s, int fd, const struct stat *attr, int to_set) {
         const struct timespec times[2] = {
                 time_of(to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attr->st_atim),
                 time_of(to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attr->st_mtim),
@@ -247,29 +262,75 @@ static int apply(int fd, const struct stat *attr, int to_set) {
         if (r == 0 && (to_set & FUSE_SET_ATTR_MODE))
                 r = attr_change_mode(fd, attr->st_mode & 07777);
         if (r == 0 && (times[0].tv_nsec != UTIME_OMIT || times[1].tv_nsec != UTIME_OMIT))
-                r = utimensat(fd, "", times, AT_EMPTY_PATH) < 0 ? -errno : 0;
+                r = set_times(s, fd, times);
         return r;
+}
+
+/* a file that is not the caller's own on the host, for what takes its owner */
+static bool is_foreign(struct server *s, struct node *node) {
+        struct facts facts;
+
+        return place_look(s, node, &facts) == 0 && facts.st.st_uid != s->ids.host_uid;
 }
 
 /* Set-id bits never reach a file of the host. On a directory setgid gives nobody anything, it only says which
  * group new files get. Nobody is given a file. */
 static int check(struct server *s, struct node *node, const struct stat *attr, int to_set) {
         const mode_t refused = S_ISDIR(node->type) ? S_ISUID : S_ISUID | S_ISGID;
-        struct stat now;
-        int r;
+        AUTO_TREE struct tree_hold hold = { NULL };
 
         if ((to_set & FUSE_SET_ATTR_MODE) && (attr->st_mode & refused))
                 return -EPERM;
         if (!(to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID)))
                 return 0;
-        r = attr_read(s, node, &now);
-        if (r < 0)
-                return r;
-        if ((to_set & FUSE_SET_ATTR_UID) && attr->st_uid != now.st_uid)
+        if (((to_set & FUSE_SET_ATTR_UID) && attr->st_uid != s->ids.inside_uid) ||
+            ((to_set & FUSE_SET_ATTR_GID) && attr->st_gid != s->ids.inside_gid))
                 return -EPERM;
-        if ((to_set & FUSE_SET_ATTR_GID) && attr->st_gid != now.st_gid)
+        hold = tree_read(s, node->id);
+        return is_foreign(s, node) ? -EPERM : 0;
+}
+
+/* chown(2) to whom it belongs clears set-id bits and moves the time of change, as chmod(2) does; not worth a
+ * copy */
+static int keep_owner(struct server *s, struct node *node) {
+        AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
+        AUTO_FD int fd = -1;
+        enum guard_do action;
+        struct facts facts;
+        mode_t mode;
+
+        table_lock(s->table);
+        action = node_verdict(s->table, node, NULL).action;
+        table_unlock(s->table);
+        if (S_ISLNK(node->type) ||
+            (node->layer == NODE_LOWER &&
+             admit_change(server_region(s, node->region)->kind, true, action) != ADMIT_LOWER))
+                return 0;
+        fd = place_open(s, node, O_PATH);
+        if (fd == -ESTALE)
+                fd = handle_dup_to_change(s, node);
+        if (fd < 0 || facts_at(fd, "", &facts) < 0)
+                return fd == -EBADF || fd >= 0 ? -ESTALE : TAKE(fd, -1);
+        mode = facts.st.st_mode & 07777;
+        if (!S_ISDIR(node->type))
+                mode &= ~(mode_t) (S_ISUID | (mode & S_IXGRP ? S_ISGID : 0));
+        return facts.st.st_uid == s->ids.host_uid ? attr_change_mode(fd, mode) : 0;
+}
+
+/* what the host would say of a change of a file of another, when it is not asked: the copy is the caller's */
+static int check_foreign(struct server *s, struct node *node, int to_set) {
+        const int times = FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME;
+        const bool to_now = (to_set & FUSE_SET_ATTR_ATIME_NOW) && (to_set & FUSE_SET_ATTR_MTIME_NOW);
+        struct facts facts;
+        struct stat st;
+
+        if (!(to_set & (times | FUSE_SET_ATTR_MODE)) || place_look(s, node, &facts) < 0 ||
+            facts.st.st_uid == s->ids.host_uid)
+                return 0;
+        attr_fill(&s->ids, &facts, 0, &st);
+        if ((to_set & FUSE_SET_ATTR_MODE) || !to_now)
                 return -EPERM;
-        return 0;
+        return st.st_mode & S_IWUSR ? 0 : -EACCES;
 }
 
 /* a descriptor through which @to_set can be applied; the tree is held */
@@ -286,10 +347,12 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
         AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
         bool copied = false;
-        int r = place_admit(s, node, "setattr");
+        int q = 0, r = place_admit(s, node, "setattr");
 
-        if (r < 0)
-                return r;
+        if (r == PLACE_COPY_UP || (r == PLACE_AS_IS && S_ISDIR(node->type)))
+                q = check_foreign(s, node, to_set);
+        if (r < 0 || q < 0)
+                return r < 0 ? r : q;
         if (r == PLACE_COPY_UP) {
                 auto_tree(&hold);
                 hold = tree_write(s, node->id);
@@ -301,14 +364,14 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
         fd = open_for(s, node, to_set);
         if (fd < 0)
                 return fd == -EBADF ? -ESTALE : TAKE(fd, -1);
-        r = apply(fd, attr, to_set);
+        r = apply(s, fd, attr, to_set);
         if (r == 0 && S_ISDIR(node->type) && node->layer == NODE_LOWER && !server_copies(s, node->region) &&
             upper_has(s, node)) {
                 AUTO_FD int upper = upper_open_node(s, node);
 
                 /* the newer of both is shown */
                 if (upper >= 0)
-                        (void) apply(upper, attr, to_set & ~FUSE_SET_ATTR_MODE);
+                        (void) apply(s, upper, attr, to_set & ~FUSE_SET_ATTR_MODE);
         }
         if (copied) /* nobody may ever open and close it */
                 (void) upper_land(s, node, node->writers > 0);
@@ -327,9 +390,11 @@ static int setattr(struct server *s, struct node *node, const struct stat *attr,
                 /* ftruncate(2): what is open for writing was admitted when it was opened */
                 const int fd = handle_fd(s, fi->fh);
 
-                r = fd < 0 ? fd : apply(fd, attr, to_set);
+                r = fd < 0 ? fd : apply(s, fd, attr, to_set);
         } else if (to_set & doable) {
                 r = change(s, node, attr, to_set);
+        } else {
+                r = keep_owner(s, node);
         }
         return r < 0 ? r : attr_read(s, node, ret);
 }

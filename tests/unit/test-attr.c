@@ -32,16 +32,16 @@ static void attr_fill_says_what_the_caller_may(void **state) {
         } cases[] = {
                 { S_IFREG | 0640, 1000, 1000, 0640, 0, 0 },
                 { S_IFREG | 0640, 1000, 7, 0640, 0, 0 }, /* a group that is not mapped would refuse writes */
-                { S_IFREG | 0644, 7, 7, 0644, 65534, 65534 },
-                { S_IFREG | 0640, 7, 50, 0640, 65534, 0 }, /* read by a supplementary group */
+                { S_IFREG | 0644, 7, 7, 0444, 0, 0 },    /* its owner may write, the caller not */
+                { S_IFREG | 0640, 7, 50, 0440, 0, 0 },   /* read by a supplementary group */
                 { S_IFREG | 0664, 7, 50, 0664, 0, 0 }, /* and written: as the owner, with the group's bits */
                 { S_IFREG | 0460, 7, 1000, 0660, 0, 0 },
                 { S_IFREG | 0606, 7, 7, 0606, 0, 0 },
                 { S_IFREG | 0602, 7, 7, 0202, 0, 0 }, /* the owner's read bit is not the caller's */
-                { S_IFREG | 0760, 7, 7, 0760, 65534, 65534 },
+                { S_IFREG | 0760, 7, 7, 0060, 0, 0 },
                 { S_IFDIR | 01777, 7, 7, 01777, 0, 0 },
-                { S_IFLNK | 0777, 7, 7, 0777, 65534, 65534 },
-                { S_IFREG | 04755, 7, 7, 04755, 65534, 65534 },
+                { S_IFLNK | 0777, 7, 7, 0777, 0, 0 },
+                { S_IFREG | 04755, 7, 7, 04555, 0, 0 },
         };
 
         (void) state;
