@@ -36,6 +36,17 @@ static int open_nameless(struct server *s, struct node *node, int flags) {
         return fd < 0 ? -errno : fd;
 }
 
+/*
+ * A file that may be written and not read. With a cache for writes the kernel reads what it does not write of
+ * a page, so it must do without the cache for this one.
+ */
+static int open_uncached(struct server *s, struct node *node, struct fuse_file_info *fi) {
+        const int fd = place_open(s, node, O_WRONLY);
+
+        fi->direct_io = fd >= 0;
+        return fd;
+}
+
 static int open_object(struct server *s, struct node *node, int flags) {
         const int fd = place_open(s, node, flags);
 
@@ -54,8 +65,9 @@ static int truncate_open(struct server *s, struct node *node, int fd, int flags)
         return ftruncate(fd, 0) < 0 ? -errno : 0;
 }
 
-/* Return: 0 and the handle's number, -errno */
-static int open_node(struct server *s, struct node *node, int flags, uint64_t *ret_fh) {
+/* Return: 0 and the handle's number in @fi, -errno */
+static int open_node(struct server *s, struct node *node, struct fuse_file_info *fi) {
+        const int flags = fi->flags, wanted = handle_flags(s, flags);
         AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
         int r;
@@ -74,13 +86,15 @@ static int open_node(struct server *s, struct node *node, int flags, uint64_t *r
                                 return r;
                 }
         }
-        r = fd = open_object(s, node, handle_flags(s, flags));
+        r = fd = open_object(s, node, wanted);
+        if (r < 0 && wanted == O_RDWR && (flags & O_ACCMODE) == O_WRONLY)
+                r = fd = open_uncached(s, node, fi);
         if (r >= 0 && (flags & O_TRUNC))
                 r = truncate_open(s, node, fd, flags);
         if (r < 0)
                 return r;
-        *ret_fh = handle_new(s, node, fd, flags);
-        if (!*ret_fh)
+        fi->fh = handle_new(s, node, fd, flags);
+        if (!fi->fh)
                 return -ENOMEM;
         (void) TAKE_FD(fd);
         return 0;
@@ -90,7 +104,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
         struct node *node = node_get(s->table, ino);
         const bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
-        int r = node ? open_node(s, node, fi->flags, &fi->fh) : -ESTALE;
+        int r = node ? open_node(s, node, fi) : -ESTALE;
 
         /* the kernel compares size and time of what it cached whenever it asks for attributes */
         fi->keep_cache = 1;
@@ -243,10 +257,17 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi) {
-        const int fd = handle_fd(fuse_req_userdata(req), fi->fh);
+        struct server *s = fuse_req_userdata(req);
+        const int fd = handle_fd(s, fi->fh);
         off_t r;
 
         (void) ino;
+        /* what the kernel still has to write would be a hole here, and copies would lose it; without this
+         * operation the whole file is data */
+        if (s->writeback) {
+                reply_error(req, -ENOSYS);
+                return;
+        }
         /* the descriptor's own offset is used by nothing else */
         r = fd < 0 ? -1 : lseek(fd, off, whence);
         if (r < 0)

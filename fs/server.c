@@ -123,8 +123,12 @@ static ssize_t channel_read(int fd, void *buf, size_t len, void *userdata) {
         const struct fuse_init_in *init = (const struct fuse_init_in *) (in + 1);
         const ssize_t n = read(w ? w->fd : fd, buf, len);
 
-        if (n < 0)
+        if (n < 0) {
+                if (errno == ECONNABORTED)
+                        errno = ENODEV; /* unmounted under a reader: an end like any other; libfuse complains
+                                         */
                 return n;
+        }
         if (request_check(buf, (size_t) n) < 0 || in->opcode == FUSE_INTERRUPT) {
                 if ((size_t) n >= sizeof(*in))
                         refuse(w ? w->fd : fd, in);
