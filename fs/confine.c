@@ -120,7 +120,8 @@ static const struct callfilter_call calls[] = {
         ALLOW(recvmsg),
         ALLOW(clock_gettime),
         ALLOW(getrandom),
-#ifdef SYS_chmod /* aarch64 has the *at forms only */
+        ALLOW(sysinfo), /* qsort(3) asks how much memory there is, from 1 KiB on */
+#ifdef SYS_chmod        /* aarch64 has the *at forms only */
         ALLOW(chmod),
         ALLOW(readlink),
 #endif

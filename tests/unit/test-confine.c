@@ -109,6 +109,7 @@ static const char *const allowed[] = {
         "recvmsg",
         "clock_gettime",
         "getrandom",
+        "sysinfo",
         "chmod",
         "readlink",
 };
