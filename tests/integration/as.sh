@@ -6,12 +6,14 @@ set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 role=${1?} script=${2?}
-script=tests/integration/$(basename "$script" .sh).sh
+script=$(cd "$top" && echo tests/*/"$(basename "$script" .sh)".sh)
 shift 2
 : "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
+: "${COFFERDAM_POSIX:=$top/build/tests/posix}"
 # nohup and some CI runners ignore signals, which a shell cannot undo
 vars=(--default-signal COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
-paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS")
+paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS"
+        COFFERDAM_POSIX="$COFFERDAM_POSIX")
 
 skip_all() {
         echo "1..0 # SKIP $*"
@@ -23,10 +25,11 @@ stage() {
         trap 'rm -rf "$stage"' EXIT
         trap 'exit 143' INT TERM HUP
         chmod 755 "$stage"
-        mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers"
+        mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers" "$stage/posix"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
         cp "$COFFERDAM_HELPERS"/{deny,git-judge,guard-mount,make-name,try-calls} "$stage/helpers/"
+        find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         for part in cases bench; do
                 [ ! -d "$COFFERDAM_SHARED/$part" ] || cp -r "$COFFERDAM_SHARED/$part" "$stage/shared/"
         done
@@ -48,7 +51,7 @@ user:0)
         setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i "${vars[@]}" \
                 HOME=/home/cofftest USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin \
                 COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" \
-                COFFERDAM_HELPERS="$stage/helpers" "$stage/top/$script" "$@"
+                COFFERDAM_HELPERS="$stage/helpers" COFFERDAM_POSIX="$stage/posix" "$stage/top/$script" "$@"
         ;;
 *)
         echo "usage: as.sh root|user SCRIPT [PATTERN...]" >&2

@@ -1,14 +1,15 @@
 /*
  * guard-mount - run a command with a directory served by the guard, and nothing else of a sandbox
  *
- *   guard-mount [-r] [-c] [-s] [-x] [-b] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]... [-u UPPER] DIR --
- * COMMAND...
+ *   guard-mount [-r] [-c] [-s] [-x] [-b] [-B] [-I ID] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]...
+ *               [-u UPPER] DIR -- COMMAND...
  *
  * DIR may be a regular file. In a user and mount namespace of its own the command sees DIR through the
  * server. Exit code of the command; 77 when user namespaces or FUSE are missing; 125 for a failure of this
  * program or of the server. -r read-only region  -c copy on write  -s staged  -x exclusive  -b built-in rules
  * -h hold  -p protect  -H hide -u directory for held files, empty or from an earlier run (default: a
- * temporary one, removed)  -n print notices
+ * temporary one, removed)  -n print notices  -B no server: the bare directory, all else the same, to compare
+ * with  -I the user and group that the command is (default: the caller's)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,9 +45,9 @@ struct setup {
         struct rule_def rules[RULES_GIVEN_MAX];
         size_t n_rules;
         enum region_kind kind;
-        bool exclusive, notices;
-        uid_t uid;
-        gid_t gid;
+        bool exclusive, notices, bare;
+        uid_t uid, host_uid;
+        gid_t gid, host_gid;
         const char *upper, *dir;
         char **command;
 };
@@ -66,13 +67,13 @@ static void check(int r, const char *what) {
 
 /* ---- inside ---- */
 
-static void map_ids(uid_t uid, gid_t gid) {
+static void map_ids(const struct setup *s) {
         char text[64];
 
         check(file_put(AT_FDCWD, "/proc/self/setgroups", "deny"), "setgroups");
-        (void) snprintf(text, sizeof(text), "%u %u 1", uid, uid);
+        (void) snprintf(text, sizeof(text), "%u %u 1", s->uid, s->host_uid);
         check(file_put(AT_FDCWD, "/proc/self/uid_map", text), "uid_map");
-        (void) snprintf(text, sizeof(text), "%u %u 1", gid, gid);
+        (void) snprintf(text, sizeof(text), "%u %u 1", s->gid, s->host_gid);
         check(file_put(AT_FDCWD, "/proc/self/gid_map", text), "gid_map");
 }
 
@@ -110,10 +111,16 @@ static void drop_capabilities(void) {
                 die("no_new_privs");
 }
 
-static _Noreturn void inside(const struct setup *s, int sock) {
+static void bind_bare(const struct setup *s) {
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+            mount(s->dir, s->dir, NULL, MS_BIND, NULL) < 0 ||
+            mount(NULL, s->dir, NULL, MS_BIND | MS_REMOUNT | MS_NOSUID | MS_NODEV, NULL) < 0)
+                die("bind the directory");
+}
+
+static void bind_region(const struct setup *s, int sock) {
         int fuse_fd, mount_fd, tree_fd;
 
-        map_ids(s->uid, s->gid);
         fuse_fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
         if (fuse_fd < 0)
                 die("/dev/fuse");
@@ -124,12 +131,19 @@ static _Noreturn void inside(const struct setup *s, int sock) {
         check(sys_move_mount(mount_fd, "", AT_FDCWD, "/mnt", MOVE_EMPTY), "attach");
         check(fdpass_send(sock, "f", 1, &fuse_fd, 1), "send the descriptor");
         (void) fd_close(fuse_fd);
-        (void) fd_close(sock);
         tree_fd = sys_open_tree(AT_FDCWD, "/mnt/0", TREE_CLONE);
         check(tree_fd, "open_tree");
         check(sys_move_mount(tree_fd, "", AT_FDCWD, s->dir, MOVE_EMPTY), "bind the region");
         if (umount2("/mnt", MNT_DETACH) < 0)
                 die("umount");
+}
+
+static _Noreturn void inside(const struct setup *s, int sock) {
+        map_ids(s);
+        if (s->bare)
+                bind_bare(s);
+        else
+                bind_region(s, sock);
         if (chdir(s->dir) < 0 && errno != ENOTDIR)
                 die("chdir");
         drop_capabilities();
@@ -170,10 +184,10 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         struct region region = { .name = s->dir, .upper_fd = upper_fd, .kind = s->kind };
         struct guard_config config = { .regions = &region,
                                        .n_regions = 1,
-                                       .host_uid = getuid(),
-                                       .inside_uid = getuid(),
-                                       .host_gid = getgid(),
-                                       .inside_gid = getgid(),
+                                       .host_uid = s->host_uid,
+                                       .inside_uid = s->uid,
+                                       .host_gid = s->host_gid,
+                                       .inside_gid = s->gid,
                                        .timeout_ms = 1000,
                                        .exclusive = s->exclusive };
         struct stat st;
@@ -226,7 +240,7 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+rcsxbnh:p:H:u:")) != -1) {
+        while ((c = getopt(argc, argv, "+rcsxbBnI:h:p:H:u:")) != -1) {
                 if (c == 'r')
                         s->kind = REGION_RO;
                 else if (c == 'c')
@@ -237,6 +251,10 @@ static void parse(struct setup *s, int argc, char **argv) {
                         s->exclusive = true;
                 else if (c == 'b')
                         add_builtin(s);
+                else if (c == 'B')
+                        s->bare = true;
+                else if (c == 'I')
+                        s->uid = s->gid = (uid_t) strtoul(optarg, NULL, 10);
                 else if (c == 'n')
                         s->notices = true;
                 else if (c == 'h')
@@ -282,7 +300,7 @@ static void remove_tree(const char *path) {
 
 int main(int argc, char **argv) {
         char temp[] = "/tmp/guard-mount.XXXXXX";
-        struct setup s = { 0 };
+        struct setup s = { .uid = getuid(), .host_uid = getuid(), .gid = getgid(), .host_gid = getgid() };
         int socks[2], upper_fd, code, server_code;
         pid_t child, server;
 
@@ -298,8 +316,6 @@ int main(int argc, char **argv) {
                 (void) fd_close(socks[1]);
                 serve(&s, socks[0], upper_fd);
         }
-        s.uid = getuid();
-        s.gid = getgid();
         child = sys_clone(CLONE_NEWUSER | CLONE_NEWNS, NULL);
         check(child, "clone");
         if (child == 0) {

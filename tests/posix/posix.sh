@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# What programs expect of a file system: the same programs run on the bare directory and in the guard's regions, under
+# the same user, namespaces and mount options, and must say the same, errno by errno. deviations.txt is what may differ.
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/../integration/lib.sh"
+
+POSIX=${COFFERDAM_POSIX-$TOP/build/tests/posix}
+PATH=$T/bin:$PATH
+cp "$HELPERS/guard-mount" "$T/bin/"
+find "$POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$T/bin/" \;
+
+# the user inside: the caller's own number, and the other kind
+own=$(id -u)
+if [ "$own" = 0 ]; then ids="0 1000"; else ids="$own 0"; fi
+
+# options_of REGION: guard-mount's
+options_of() {
+        case $1 in
+        bare) echo -B ;;
+        direct) ;;
+        exclusive) echo -x ;;
+        ruled) echo -b ;;
+        cow) echo -c ;;
+        staged) echo -s ;;
+        esac
+}
+
+# in_region REGION ID DIR CMD...: CMD with DIR served so
+in_region() {
+        local region=$1 id=$2 dir=$3 rc=0
+        shift 3
+        mkdir -p "$dir.upper"
+        # shellcheck disable=SC2046 # options
+        timeout -k 5 "${LIMIT:-300}" guard-mount $(options_of "$region") -I "$id" -u "$dir.upper" "$dir" -- "$@" || rc=$?
+        [ "$rc" != 77 ] || skip 'no user namespaces or no /dev/fuse here'
+        return "$rc"
+}
+
+# calls_say REGION ID HOW: the transcript, in $W/REGION.said. HOW: the fixtures are made outside, or inside
+calls_say() {
+        local dir=$W/$1
+        mkdir "$dir"
+        if [ "$3" = outside ]; then
+                calls make "$dir"
+                in_region "$1" "$2" "$dir" calls run . >"$dir.said"
+        else # nobody inside makes a file with a set-id bit
+                in_region "$1" "$2" "$dir" sh -c 'calls make . -set-id && exec calls run . -set-id' >"$dir.said"
+        fi
+}
+
+# bare_says ID HOW: the bare directory's transcript, made once, in $bare
+bare_says() {
+        bare=$T/bare-$1-$2
+        [ -e "$bare" ] && return
+        calls_say bare "$1" "$2"
+        [ "$(wc -l <bare.said)" -gt 8000 ] || fail "the transcript is short"
+        mv bare.said "$bare"
+}
+
+# calls_same REGION HOW ID...
+calls_same() {
+        local region=$1 how=$2 id
+        shift 2
+        for id in "$@"; do
+                bare_says "$id" "$how"
+                calls_say "$region" "$id" "$how"
+                python3 "$TOP/tests/posix/compare.py" "$region" "$TOP/tests/posix/deviations.txt" "$bare" "$region.said"
+                chmod -R u+rwX . && rm -rf ./*
+        done
+}
+
+# shellcheck disable=SC2086 # two numbers
+calls_everywhere() {
+        local region same='says what it says on the bare directory'
+        for region in direct cow; do
+                t "$region: every call on what the host made $same" calls_same $region outside $ids
+                t "$region: every call on what the work made $same" calls_same $region inside $ids
+        done
+        for region in exclusive ruled staged; do
+                t "$region: every call on what the host made $same" calls_same $region outside "$own"
+        done
+        t "exclusive: every call on what the work made $same" calls_same exclusive inside "$own"
+}
+
+calls_everywhere
+
+finish
