@@ -72,6 +72,7 @@ static void question_deinit(struct question *q) {
 struct place {
         const json_t *row; /* borrowed; NULL: no region serves it */
         const char *tmpfs; /* target of the tmpfs that serves it, borrowed */
+        bool bypass;       /* it is in a directory that the guard does not serve */
         struct explain_region region;
         char *path;       /* absolute, inside; owned */
         const char *rest; /* of @path, in the region */
@@ -164,9 +165,10 @@ static const json_t *innermost(const json_t *list, const char *path, size_t *bes
 
 /* What serves @path. @place: owned by the caller, emptied first. */
 static int place_find(const struct question *q, const char *path, struct place *place, struct error *err) {
-        size_t region_len = 0, tmpfs_len = 0;
+        size_t region_len = 0, tmpfs_len = 0, bypass_len = 0;
         const json_t *row = innermost(json_object_get(q->plan, "regions"), path, &region_len);
         const json_t *tmpfs = innermost(json_object_get(q->plan, "tmpfs"), path, &tmpfs_len);
+        const json_t *bypass = innermost(json_object_get(q->plan, "bypass"), path, &bypass_len);
         int r = 0;
 
         if (row && place->row != row) {
@@ -177,6 +179,11 @@ static int place_find(const struct question *q, const char *path, struct place *
                 place_deinit(place);
                 place->tmpfs = json_string_value(tmpfs);
         }
+        if (bypass && bypass_len >= region_len && bypass_len >= tmpfs_len)
+                place_deinit(place);
+        else
+                bypass = NULL;
+        place->bypass = bypass != NULL;
         free(place->path);
         place->path = strdup(path);
         if (!place->path)
@@ -380,9 +387,9 @@ static json_t *answer_region(const struct question *q, const struct place *place
                          ops_json(q, place, &e, ret_refused));
 }
 
-/* Where no region is: the sandbox's own memory, or the root of the host, read-only. */
+/* Where no region is: the sandbox's own memory, a bypass, or the root of the host, read-only. */
 static json_t *answer_elsewhere(const struct question *q, const struct place *place, bool *ret_refused) {
-        const bool mine = place->tmpfs != NULL;
+        const bool mine = place->tmpfs != NULL, writable = mine || place->bypass;
         json_t *ops = json_object();
 
         for (int i = 0; ops && i < EXPLAIN_OP_COUNT; i++) {
@@ -390,15 +397,19 @@ static json_t *answer_elsewhere(const struct question *q, const struct place *pl
 
                 if (q->op >= 0 && q->op != i)
                         continue;
-                *ret_refused = !reads && !mine;
+                *ret_refused = !reads && !writable;
                 (void) json_object_set_new(ops, op_names[i],
-                                           op_json(reads  ? EXPLAIN_YES
-                                                   : mine ? EXPLAIN_UPPER
-                                                          : EXPLAIN_REFUSED,
-                                                   reads || mine ? 0 : EROFS));
+                                           op_json(reads      ? EXPLAIN_YES
+                                                   : mine     ? EXPLAIN_UPPER
+                                                   : writable ? EXPLAIN_HOST
+                                                              : EXPLAIN_REFUSED,
+                                                   reads || writable ? 0 : EROFS));
         }
         return json_pack("{s:o,s:o,s:s,s:o}", "asked", json_from_bytes(q->asked, JSON_PATH_MAX), "path",
-                         json_from_bytes(place->path, JSON_PATH_MAX), "served_by", mine ? "tmpfs" : "root",
+                         json_from_bytes(place->path, JSON_PATH_MAX), "served_by",
+                         mine            ? "tmpfs"
+                         : place->bypass ? "bypass"
+                                         : "root",
                          "ops", ops);
 }
 
@@ -449,7 +460,9 @@ static void print_answer(const json_t *answer) {
         else
                 printf("  %-10s %s\n", "served by",
                        tmpfs ? "memory of the sandbox, gone with it"
-                             : "the root of the host, read-only, as far as it is shown");
+                       : strcmp(served, "bypass") == 0
+                               ? "the host's own directory: a bypass, no rule holds in it"
+                               : "the root of the host, read-only, as far as it is shown");
         print_ops(json_object_get(answer, "ops"), tmpfs);
 }
 

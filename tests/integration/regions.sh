@@ -234,6 +234,8 @@ bypass_is_the_host() {
         sandbox --workspace-mode cow --bypass node_modules/a --keep --events ev -- \
                 sh -ec 'echo x >node_modules/a/b/f; echo y >node_modules/g; mkdir node_modules/a/.vscode; echo t >node_modules/a/.vscode/t'
         eq x "$(cat node_modules/a/b/f)"
+        has "$("$C" explain --bypass node_modules/a node_modules/a/.envrc write)" 'no rule holds in it'
+        lacks "$("$C" explain --bypass node_modules/a node_modules/.envrc write)" 'no rule holds in it'
         eq t "$(cat node_modules/a/.vscode/t)" 'no rule holds in it'
         [ ! -e node_modules/g ] || fail 'beside it'
         eq 'A node_modules/g' "$("$C" diff)"
