@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "fs/pin.h"
 #include "fs/rules.h"
 #include "runtime/base/error.h"
 
@@ -32,9 +33,13 @@ struct region {
         enum region_kind kind;
         struct rules *rules; /* NULL: everything allowed */
         const char
-                *base; /* stands in front of every path for the judge, as rules_rebase() has it; NULL: "" */
-        int upper_fd;  /* directory that takes held files, of a staged or cow region all changes; -1: none
-                          (then  they are EROFS) */
+                *base;   /* stands in front of every path for the judge, as rules_rebase() has it; NULL: "" */
+        struct pin *pin; /* of @root_fd, looked at again while the server runs; NULL: never; changes when a
+                            file is followed */
+        enum on_source_change on_change; /* when the path leads elsewhere. stop: ESTALE, but a file that an
+                                            editor replaces is followed; pin: served as before */
+        int upper_fd; /* directory that takes held files, of a staged or cow region all changes; -1: none
+                         (then  they are EROFS) */
 };
 
 /** struct guard_config - all the server knows */
@@ -48,11 +53,16 @@ struct guard_config {
         int notice_fd;       /* SOCK_SEQPACKET for struct guard_notice; -1: none */
 };
 
-enum guard_notice_type { NOTICE_HELD, NOTICE_DENIED, NOTICE_TYPE_COUNT };
+enum guard_notice_type { NOTICE_HELD, NOTICE_DENIED, NOTICE_SOURCE_CHANGED, NOTICE_TYPE_COUNT };
 enum { NOTICE_PATH_MAX = 1024, NOTICE_TEXT_MAX = 256 };
 
-/** struct guard_notice - one fact for the supervisor; the first of each (path, type), and counts are kept by
- * the server */
+/**
+ * struct guard_notice - one fact for the supervisor; the first of each (path, type), and counts are kept by
+ * the server
+ * Of a source that changed: @op is the action ("stop", "pin", and "follow" when the supervisor tells it),
+ * @path the source, @rule what it was, @detail what it is. "ask" wants a struct guard_successor sent back at
+ * once.
+ */
 struct guard_notice {
         uint32_t type;                /* enum guard_notice_type */
         uint32_t region;              /* index */
@@ -69,6 +79,17 @@ struct guard_notice {
  * the caller's to drop before. Return: 0, -ENOMEM, -errno.
  */
 int guard_confine(const struct guard_config *config, struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * struct guard_successor - the supervisor's answer to "ask": whether the file that took the place of a
+ * region's may be served, and the descriptors to do it with: O_PATH, and if the user may, O_RDONLY and O_RDWR
+ */
+struct guard_successor {
+        uint32_t region;
+        int32_t result; /* 0, -ESTALE: no, another -errno: it could not be told */
+        uint64_t dev, ino;
+        int64_t btime_ns;
+};
 
 /**
  * guard_serve() - answer the kernel until the file system is unmounted

@@ -104,10 +104,14 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
         struct node *node = node_get(s->table, ino);
         const bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
-        int r = node ? open_node(s, node, fi) : -ESTALE;
+        const bool is_region = node && S_ISREG(node->type) && node == s->table->roots[node->region];
+        int r = is_region ? watch_look(s, node->region) : 0;
 
-        /* the kernel compares size and time of what it cached whenever it asks for attributes */
-        fi->keep_cache = 1;
+        if (r == 0)
+                r = node ? open_node(s, node, fi) : -ESTALE;
+        /* the kernel compares size and time of what it cached whenever it asks for attributes; one file may
+         * have become another meanwhile */
+        fi->keep_cache = !is_region;
         fi->noflush = !(r == 0 && writes && upper_judged(s, node));
         node_put(s->table, node);
         if (r < 0) {

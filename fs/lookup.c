@@ -21,7 +21,9 @@ static int lookup_region(struct server *s, const char *name, struct fuse_entry_p
 
         if (s->config->n_regions == 0 || parse_u64(name, 0, s->config->n_regions - 1, &index) < 0)
                 return -ENOENT;
-        r = facts_at(s->config->regions[index].root_fd, "", &facts);
+        r = watch_look(s, (uint32_t) index); /* it is about to be mounted */
+        if (r == 0)
+                r = facts_at(s->config->regions[index].root_fd, "", &facts);
         if (r < 0)
                 return r;
         root = s->table->roots[index];
@@ -40,6 +42,12 @@ static int lookup_region(struct server *s, const char *name, struct fuse_entry_p
         return 0;
 }
 
+/* The root may be empty because it is not what the host means by its path any more. */
+static void poke(struct server *s, const struct spot *spot) {
+        if (spot->parent && spot->parent == s->table->roots[spot->parent->region])
+                watch_poke(s, spot->parent->region);
+}
+
 static int lookup(struct server *s, fuse_ino_t parent, const char *name, struct fuse_entry_param *e) {
         AUTO_TREE struct tree_hold hold = tree_read(s, parent);
         AUTO_SPOT struct spot spot = SPOT_INIT;
@@ -49,6 +57,8 @@ static int lookup(struct server *s, fuse_ino_t parent, const char *name, struct 
 
         if (r == 0)
                 r = spot_look(&spot, &facts, &layer);
+        if (r == -ENOENT || r == -ESTALE)
+                poke(s, &spot);
         if (r == -ENOENT) {
                 *e = (struct fuse_entry_param){ .entry_timeout = s->timeout_s };
                 return 0; /* the kernel remembers that there is none */

@@ -1,5 +1,6 @@
 #include "fs/notice.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -48,6 +49,14 @@ static bool remember(struct notices *n, uint64_t h) {
                 n->n++;
                 return true;
         }
+}
+
+bool notice_send(struct notices *n, int fd, const struct guard_notice *notice) {
+        (void) pthread_mutex_lock(&n->lock);
+        n->counts[notice->type]++;
+        (void) pthread_mutex_unlock(&n->lock);
+        return fd < 0 || send(fd, notice, sizeof(*notice), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 ||
+               (errno != EAGAIN && errno != ENOBUFS);
 }
 
 void notice_post(struct notices *n, int fd, const struct guard_notice *notice) {

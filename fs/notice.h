@@ -4,6 +4,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "fs/guard.h"
@@ -24,6 +25,9 @@ struct notices {
 /** notices_init() / notices_deinit() */
 void notices_init(struct notices *n);
 void notices_deinit(struct notices *n);
+
+/** notice_send() - tell @fd whatever was told before. Never blocks. Return: false: the socket is full. */
+bool notice_send(struct notices *n, int fd, const struct guard_notice *notice);
 
 /**
  * notice_post() - count, and tell @fd when it is the first of this type and path

@@ -141,8 +141,10 @@ int place_open(struct server *s, struct node *node, int flags) {
                         dirs_put(s, node);
                 return r;
         }
-        if (is_root(s, node))
-                return reopen(server_region(s, node->region)->root_fd, flags & ~O_NOFOLLOW);
+        if (is_root(s, node)) {
+                r = flags & O_PATH ? -EBADF : watch_open(s, node->region, flags);
+                return r == -EBADF ? reopen(server_region(s, node->region)->root_fd, flags & ~O_NOFOLLOW) : r;
+        }
         for (unsigned int i = 0; i < NAMES_TRIED; i++) {
                 r = open_named(s, node, i, flags);
                 if (r == -EMFILE || r == -ENFILE) {

@@ -241,7 +241,7 @@ int server_answer(struct worker *w) {
 
         if (r == -EINTR || r == -EAGAIN)
                 return 1;
-        if (r > 0)
+        if (r > 0 && !watch_refuses(w->server, w->request.mem, w->request.size, w->fd))
                 fuse_session_process_buf(se, &w->request);
         return r;
 }
@@ -404,6 +404,8 @@ static int init_server(struct server *s, const struct guard_config *config, stru
         s->config = config;
         s->timeout_s = config->exclusive ? (double) EXCLUSIVE_TIMEOUT_S : config->timeout_ms / 1000.0;
         init_locks(s);
+        if (watch_init(s) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
         if (pthread_key_create(&s->worker, NULL) != 0)
                 return error_set(err, -EAGAIN, "thread keys are used up");
         r = attr_init(&s->ids, config);
@@ -432,6 +434,7 @@ void server_deinit(struct server *s) {
         free(s->rules);
         free(s->gauges);
         attr_deinit(&s->ids);
+        watch_deinit(s);
         notices_deinit(&s->notices);
         for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
                 (void) pthread_rwlock_destroy(&s->domains[i]);
@@ -501,7 +504,10 @@ int guard_serve(const struct guard_config *config, int fuse_fd, struct error *er
         settle_process();
         r = server_init(&s, config, fuse_fd, err);
         if (r == 0)
+                r = watch_start(&s, err);
+        if (r == 0)
                 r = run_workers(&s, fuse_fd);
+        watch_stop(&s);
         server_deinit(&s);
         return r;
 }

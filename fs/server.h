@@ -17,6 +17,7 @@
 #include "fs/holds.h"
 #include "fs/node.h"
 #include "fs/notice.h"
+#include "fs/watch.h"
 
 struct streams;
 
@@ -49,9 +50,9 @@ enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 6 };
 /**
  * struct server - one mounted file system
  *
- * Locks, in this order: @domains from the first on, then the table's, then those of rules, streams and
- * notices (leaves). "The tree is held" means the domain of the node in question, see holds.h; requests on
- * open handles hold nothing.
+ * Locks, in this order: those of watch.h, @domains from the first on, then the table's, then those of rules,
+ * streams and notices (leaves). "The tree is held" means the domain of the node in question, see holds.h;
+ * requests on open handles hold nothing.
  */
 struct server {
         const struct guard_config *config;
@@ -62,6 +63,7 @@ struct server {
         char **hosts; /* per region: absolute path of its root when it is the same inside and has no base,
                          else NULL */
         struct streams *streams; /* owned */
+        struct watch watch;
         struct notices notices;
         struct idmap ids;
         pthread_rwlock_t domains[NODE_DOMAINS_MAX]; /* holds.h */

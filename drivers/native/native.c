@@ -25,6 +25,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -32,6 +33,7 @@
 
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
+#include "drivers/native/sources.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
@@ -40,6 +42,7 @@
 enum {
         SETUP_TIMEOUT_MS = 10000,
         FSD_END_TIMEOUT_MS = 2000,
+        ANSWER_TIMEOUT_S = 2,
         PIPEFS_MAGIC = 0x50495045,
 };
 
@@ -53,6 +56,8 @@ struct sandbox {
         int sock;      /* to pid 1 */
         int notice_fd; /* from fsd */
         bool lost;     /* was told */
+        bool up;       /* commands can run */
+        struct sources sources;
 };
 
 /* ---- the file server ---- */
@@ -115,10 +120,13 @@ static int fsd_confine(const struct fsd *f) {
         return null_stdio(false);
 }
 
-static void fsd_config(const struct fsd *f, struct region *regions, struct guard_config *ret) {
+static void fsd_config(const struct fsd *f, struct region *regions, struct pin *pins,
+                       struct guard_config *ret) {
         const struct driver_plan *plan = f->plan;
 
-        for (size_t i = 0; i < plan->n_regions; i++)
+        for (size_t i = 0; i < plan->n_regions; i++) {
+                pins[i] =
+                        plan->regions[i].pin; /* this process's own, with the descriptor of the same number */
                 regions[i] = (struct region){
                         .name = plan->regions[i].target,
                         .root_fd = plan->regions[i].pin.fd,
@@ -127,7 +135,10 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct guard
                         .rules = plan->regions[i].rules,
                         .base = plan->regions[i].base,
                         .upper_fd = plan->regions[i].overlay ? -1 : f->uppers->upper[i],
+                        .pin = &pins[i],
+                        .on_change = plan->regions[i].on_change,
                 };
+        }
         *ret = (struct guard_config){
                 .regions = regions,
                 .n_regions = plan->n_regions,
@@ -167,15 +178,18 @@ static int fsd_receive_uppers(const struct fsd *f) {
 }
 
 _Noreturn static void fsd_main(const struct fsd *f) {
+        const struct timeval answer_wait = { .tv_sec = ANSWER_TIMEOUT_S };
         struct region regions[PLAN_REGIONS_MAX];
+        struct pin pins[PLAN_REGIONS_MAX];
         struct guard_config config;
         uint32_t what = 0;
         int fuse_fd;
 
         (void) umask(0);
+        (void) setsockopt(f->notice_fd, SOL_SOCKET, SO_RCVTIMEO, &answer_wait, sizeof(answer_wait));
         if (fsd_confine(f) < 0 || fsd_receive_uppers(f) < 0)
                 _exit(1); /* setting up failed before the mount */
-        fsd_config(f, regions, &config);
+        fsd_config(f, regions, pins, &config);
         if (guard_confine(&config, NULL) < 0)
                 _exit(1);
         fuse_fd = fsd_receive(f, &what);
@@ -289,15 +303,20 @@ static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *re
         return -EPROTO;
 }
 
+static void read_notices(struct sandbox *sb);
+
 /* Waits until pid 1 can be read, or the file server is gone. */
-static int wait_event(const struct sandbox *sb, struct error *err) {
+static int wait_event(struct sandbox *sb, struct error *err) {
         struct pollfd fds[] = { { .fd = sb->sock, .events = POLLIN },
-                                { .fd = sb->fsd_pidfd, .events = POLLIN } };
+                                { .fd = sb->fsd_pidfd, .events = POLLIN },
+                                { .fd = sb->notice_fd, .events = POLLIN } };
         int r;
 
-        do
+        do {
                 r = poll(fds, ARRAY_SIZE(fds), SETUP_TIMEOUT_MS);
-        while (r < 0 && errno == EINTR);
+                if (r > 0 && fds[2].revents)
+                        read_notices(sb);
+        } while ((r < 0 && errno == EINTR) || (r > 0 && !fds[0].revents && !fds[1].revents));
         if (r == 0)
                 return error_set(err, -ETIMEDOUT, "the sandbox was not ready after %d s",
                                  SETUP_TIMEOUT_MS / 1000);
@@ -325,7 +344,7 @@ static void tell_seeded(const struct sandbox *sb, const struct proto_event *even
 /* Errors that a path or a seed's size brings about, not a missing right or mechanism. */
 static bool is_of_request(int r) {
         return r == -EFBIG || r == -E2BIG || r == -ENOENT || r == -ENOTDIR || r == -EISDIR || r == -ELOOP ||
-               r == -EROFS || r == -ENAMETOOLONG;
+               r == -EROFS || r == -ENAMETOOLONG || r == -ESTALE;
 }
 
 /* One step towards a sandbox that is ready. Return: 1 ready, 0 go on, -errno. */
@@ -437,6 +456,9 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
         size_t n = 0;
         int r;
 
+        r = sources_check(&sb->sources, err);
+        if (r < 0)
+                return r;
         r = make_block(sb, req, &msg, &b);
         if (r < 0)
                 return error_set(err, r, "command line and environment: %s", strerror(-r));
@@ -546,8 +568,6 @@ static void end_sandbox(struct sandbox *sb) {
         end_process(&sb->init, &sb->init_pidfd, 0);
 }
 
-static void read_notices(struct sandbox *sb);
-
 static struct sandbox *native_stop(struct sandbox *sb) {
         if (!sb)
                 return NULL;
@@ -557,6 +577,8 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
                 read_notices(sb);
+        if (sb->up) /* also what happened since the file server's last look */
+                (void) sources_check(&sb->sources, NULL);
         sb->notice_fd = fd_close(sb->notice_fd);
         free(sb);
         return NULL;
@@ -577,11 +599,13 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .sock = -1,
                                 .notice_fd = -1 };
         (void) snprintf(sb->run_id, sizeof(sb->run_id), "%s", req->run_id);
+        sources_init(&sb->sources, plan, req->callbacks, req->arg);
         r = start_all(sb, req, err);
         if (r < 0) {
                 (void) native_stop(sb);
                 return r;
         }
+        sb->up = true;
         *ret = sb;
         return 0;
 }
@@ -655,7 +679,10 @@ static void read_notices(struct sandbox *sb) {
                 notice.rule[sizeof(notice.rule) - 1] = '\0';
                 notice.detail[sizeof(notice.detail) - 1] = '\0';
                 notice.path[sizeof(notice.path) - 1] = '\0';
-                sb->callbacks->notice(sb->arg, &notice);
+                if (notice.type == NOTICE_SOURCE_CHANGED)
+                        sources_notice(&sb->sources, &notice, sb->notice_fd);
+                else
+                        sb->callbacks->notice(sb->arg, &notice);
         }
 }
 

@@ -30,6 +30,7 @@ struct region_request {
         uint64_t memory_bytes;
         const char *base;   /* what the region is for the rules: see rules_rebase(); static, NULL: a root */
         bool builtin_rules; /* the workspace's list comes first */
+        enum on_source_change on_change; /* of a bind */
 };
 
 /**

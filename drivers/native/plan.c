@@ -53,6 +53,13 @@ static int tmpfs_plan(struct driver_plan *plan, const struct spec *spec) {
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r;
 
+        plan->policy = (struct pin_policy){
+                .home = plan->ctx->home,
+                .state_dir = plan->ctx->state_dir,
+                .memo = plan->memo,
+                .allowed = (const char *const *) spec->allow_sensitive,
+                .n_allowed = spec->n_allow_sensitive,
+        };
         r = id_resolve(plan->ctx, spec->user, &plan->id, err);
         if (r == 0)
                 r = workspace_add(plan, spec, err);
@@ -97,6 +104,7 @@ int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_pl
         plan->memo = pin_memo_new(); /* without it everything works, only slower */
         r = plan_fill(plan, spec, err);
         plan->memo = pin_memo_free(plan->memo);
+        plan->policy.memo = NULL;
         if (r < 0) {
                 (void) native_plan_free(plan);
                 return r == -ENOSYS ? probe_explain(ctx, "mount", r, err) : r;
@@ -184,17 +192,20 @@ static int add_engine(json_t *row, const struct native_region *r) {
 static json_t *regions_json(const struct driver_plan *plan) {
         static const char *const roles[ROLE_COUNT] = { "workspace", "git_dir", "bind",     "overlay",
                                                        "cache",     "home",    "toolchain" };
+        static const char *const changes[SOURCE_CHANGE_COUNT] = {
+                [SOURCE_CHANGE_STOP] = "stop", [SOURCE_CHANGE_PIN] = "pin"
+        };
         json_t *list = json_array();
 
         for (size_t i = 0; list && i < plan->n_regions; i++) {
                 const struct native_region *r = &plan->regions[i];
-                json_t *row =
-                        json_pack("{s:i,s:o,s:o,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i, "source",
-                                  json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
-                                  json_from_bytes(r->target, PATH_JSON_MAX), "kind",
-                                  region_kind_name(r->kind), "role", roles[r->role], "file", r->is_file,
-                                  "dev", (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
-                                  file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
+                json_t *row = json_pack("{s:i,s:o,s:o,s:s,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i,
+                                        "source", json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
+                                        json_from_bytes(r->target, PATH_JSON_MAX), "kind",
+                                        region_kind_name(r->kind), "role", roles[r->role], "on_source_change",
+                                        changes[r->on_change], "file", r->is_file, "dev",
+                                        (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
+                                        file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
                 if (add_engine(row, r) < 0 || json_array_append_new(list, row) < 0) {
                         json_decref(list);

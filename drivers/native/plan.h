@@ -62,6 +62,7 @@ struct native_region {
         struct rules *rules;   /* NULL: everything allowed */
         bool rules_shared;     /* borrowed from the plan, else owned */
         const char *base;      /* see struct region; static, NULL: none */
+        enum on_source_change on_change;
 };
 
 /** struct native_bypass - a directory of the workspace that the guard does not serve: bound as it is */
@@ -114,8 +115,9 @@ struct native_degraded {
 
 /** struct driver_plan - the whole decision */
 struct driver_plan {
-        const struct ctx *ctx; /* borrowed, outlives the plan */
-        struct pin_memo *memo; /* while the plan is made; owned */
+        const struct ctx *ctx;    /* borrowed, outlives the plan */
+        struct pin_memo *memo;    /* while the plan is made; owned */
+        struct pin_policy policy; /* what may be pinned; borrowed from the caller and the specification */
         struct native_id id;
         const char *workspace; /* target of region 0, borrowed from it */
         bool network_open;

@@ -159,15 +159,15 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         return r == 0 && req->base ? rules_rebase(*ret, req->base) : r;
 }
 
-static int add_rules(struct driver_plan *plan, struct native_region *region, const struct pin_policy *policy,
-                     const struct spec *spec, const struct region_request *req, struct error *err) {
+static int add_rules(struct driver_plan *plan, struct native_region *region, const struct spec *spec,
+                     const struct region_request *req, struct error *err) {
         CLEANUP(strings_deinit) struct strings hidden = { .n = 0 };
         CLEANUP(strings_deinit) struct strings fixed = { .n = 0 };
         bool fold;
         int r;
 
         if (!region->is_file) {
-                r = pin_hidden(&region->pin, policy, &hidden.v, &hidden.n);
+                r = pin_hidden(&region->pin, &plan->policy, &hidden.v, &hidden.n);
                 if (r < 0)
                         return error_set(err, r, "hidden paths of '%s': %s", ESC(req->source), strerror(-r));
         }
@@ -197,23 +197,23 @@ static void region_deinit(struct native_region *region) {
 /* Builds a region; on failure the caller deinits what there is. */
 static int region_init(struct native_region *region, struct driver_plan *plan, const struct spec *spec,
                        const struct region_request *req, struct error *err) {
-        const struct pin_policy policy = {
-                .home = plan->ctx->home,
-                .state_dir = plan->ctx->state_dir,
-                .memo = plan->memo,
-                .allowed = (const char *const *) spec->allow_sensitive,
-                .n_allowed = spec->n_allow_sensitive,
-        };
         int r;
 
-        r = pin_open(req->source, &policy, &region->pin, err);
+        r = pin_open(req->source, &plan->policy, &region->pin, err);
         if (r < 0)
                 return r;
         region->is_file = !S_ISDIR(region->pin.type);
         region->target = strdup(req->target ? req->target : region->pin.path);
         if (!region->target)
                 return error_set(err, -ENOMEM, "out of memory");
-        return add_rules(plan, region, &policy, spec, req, err);
+        return add_rules(plan, region, spec, req, err);
+}
+
+/* Only what was asked for by name ends a run: nobody expects it of a cache that is emptied. */
+static enum on_source_change change_of(const struct spec *spec, const struct region_request *req) {
+        if (req->role == ROLE_WORKSPACE || req->role == ROLE_GIT_DIR)
+                return spec->workspace.on_source_change;
+        return req->role == ROLE_BIND ? req->on_change : SOURCE_CHANGE_PIN;
 }
 
 int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,
@@ -225,6 +225,7 @@ int region_add(struct driver_plan *plan, const struct spec *spec, const struct r
                 .in_memory = req->in_memory,
                 .memory_bytes = req->memory_bytes,
                 .base = req->base,
+                .on_change = change_of(spec, req),
         };
         int r;
 
@@ -351,6 +352,7 @@ static int mount_add(struct driver_plan *plan, const struct spec *spec, const st
                 .builtin_rules = !mount->readonly,
                 .in_memory = mount->upper == MOUNT_UPPER_TMPFS,
                 .memory_bytes = mount->size,
+                .on_change = mount->on_source_change,
         };
 
         if (mount->type == MOUNT_TMPFS)

@@ -23,6 +23,7 @@
 
 #include "fs/layer.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/message.h"
@@ -105,10 +106,34 @@ static void on_exec_finished(void *arg, const struct exec_result *result) {
                               (json_int_t) result->max_rss_bytes));
 }
 
+/* What the run does about it was done: the region is not served any more, or it is as before. */
+static void on_source_changed(struct supervisor *s, const struct guard_notice *notice) {
+        char text[ERROR_MSG_MAX];
+
+        events_emit(
+                &s->record.events, "bind_source_changed",
+                json_pack("{s:o,s:o,s:o,s:o,s:i}", "source", json_from_bytes(notice->path, EVENT_STRING_MAX),
+                          "was", json_from_bytes(notice->rule, EVENT_STRING_MAX), "now",
+                          json_from_bytes(notice->detail, EVENT_STRING_MAX), "action",
+                          json_from_bytes(notice->op, sizeof(notice->op)), "region", (int) notice->region));
+        if (strcmp(notice->op, "stop") != 0)
+                return;
+        (void) snprintf(
+                text, sizeof(text),
+                "bind source '%s' changed while the run used it: was %s, now: %s; start again, or use "
+                "on_source_change=pin",
+                ESC(notice->path), ESC(notice->rule), ESC(notice->detail));
+        fail(s, "BIND_SOURCE_CHANGED", text);
+}
+
 static void on_notice(void *arg, const struct guard_notice *notice) {
         struct supervisor *s = arg;
         const bool held = notice->type == NOTICE_HELD;
 
+        if (notice->type == NOTICE_SOURCE_CHANGED) {
+                on_source_changed(s, notice);
+                return;
+        }
         if (held &&
             s->held == 0) /* from now on the run holds something that only its state can lead to the host */
                 (void) run_state_store(s->args->dir, s->record.state, true, NULL);
@@ -309,10 +334,10 @@ int supervisor_main(const struct supervisor_args *args) {
                 fail(&s, r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED", err.msg);
         else
                 loop(&s);
-        if (s.final.type == RUN_MSG_ERROR)
-                events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);
+        if (s.final.type == RUN_MSG_ERROR)
+                events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "stop");
         finish(&s);
         record_deinit(&s.record);

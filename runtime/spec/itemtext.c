@@ -60,9 +60,19 @@ static const struct {
         const char *name;
         const char *key;
 } mount_fields[] = {
-        { "type", "type" },  { "source", "source" },      { "src", "source" },        { "target", "target" },
-        { "dst", "target" }, { "destination", "target" }, { "readonly", "readonly" }, { "ro", "readonly" },
-        { "size", "size" },  { "tmpfs-size", "size" },    { "upper", "upper" },       { "shared", "shared" },
+        { "type", "type" },
+        { "source", "source" },
+        { "src", "source" },
+        { "target", "target" },
+        { "dst", "target" },
+        { "destination", "target" },
+        { "readonly", "readonly" },
+        { "ro", "readonly" },
+        { "size", "size" },
+        { "tmpfs-size", "size" },
+        { "upper", "upper" },
+        { "shared", "shared" },
+        { "on_source_change", "on_source_change" },
 };
 
 static const char *mount_key(const char *name, const char **ret_near) {
@@ -90,7 +100,8 @@ static int mount_field(struct spec_mount *mount, char *field, unsigned long long
         if (!name)
                 return source_error(src, node, err, -EINVAL, "unknown field '%s'%s%s%s", ESC(field),
                                     near ? ", did you mean '"
-                                         : ": known are type, source, target, readonly, size, upper, shared",
+                                         : ": known are type, source, target, readonly, size, upper, shared, "
+                                           "on_source_change",
                                     near ? near : "", near ? "'?" : "");
         bit = 1ULL << (key_find(ITEM_MOUNT, name) - item_keys);
         if (*seen & bit)
@@ -125,12 +136,12 @@ int item_mount_text(void *item, const struct doc *node, const struct source *src
 
 /* which fields each type of mount takes: 'y'es, 'n'o, 'o'ptional */
 static const struct {
-        char source, target, size, readonly, upper, shared;
+        char source, target, size, readonly, upper, shared, change;
 } mount_rules[] = {
-        [MOUNT_BIND] = { 'y', 'y', 'n', 'o', 'n', 'n' },
-        [MOUNT_TMPFS] = { 'n', 'y', 'o', 'n', 'n', 'n' },
-        [MOUNT_OVERLAY] = { 'y', 'y', 'o', 'n', 'o', 'n' },
-        [MOUNT_CACHE] = { 'y', 'o', 'o', 'o', 'o', 'o' },
+        [MOUNT_BIND] = { 'y', 'y', 'n', 'o', 'n', 'n', 'o' },
+        [MOUNT_TMPFS] = { 'n', 'y', 'o', 'n', 'n', 'n', 'n' },
+        [MOUNT_OVERLAY] = { 'y', 'y', 'o', 'n', 'o', 'n', 'n' },
+        [MOUNT_CACHE] = { 'y', 'o', 'o', 'o', 'o', 'o', 'n' },
 };
 static_assert(ARRAY_SIZE(mount_rules) == MOUNT_TYPE_COUNT, "mount_rules[] and enum mount_type differ");
 
@@ -148,6 +159,7 @@ int item_mount_check(void *item, const struct doc *node, const struct source *sr
                 { "readonly", mount_rules[mount->type].readonly, mount->readonly },
                 { "upper", mount_rules[mount->type].upper, mount->upper != MOUNT_UPPER_DISK },
                 { "shared", mount_rules[mount->type].shared, mount->shared },
+                { "on_source_change", mount_rules[mount->type].change, mount->on_source_change },
         };
         const bool tmpfs = mount->upper == MOUNT_UPPER_TMPFS;
 

@@ -63,6 +63,11 @@ static const struct word engine_words[] = {
         [ENGINE_OVERLAY] = { .name = "overlay" },
         [WORKSPACE_ENGINE_COUNT] = { 0 },
 };
+static const struct word source_change_words[] = {
+        [SOURCE_CHANGE_STOP] = { .name = "stop" },
+        [SOURCE_CHANGE_PIN] = { .name = "pin" },
+        [SOURCE_CHANGE_COUNT] = { 0 },
+};
 static const struct word land_words[] = {
         [LAND_COMMAND] = { .name = "command" },
         [LAND_SUCCESS] = { .name = "success" },
@@ -183,6 +188,10 @@ const struct key spec_keys[] = {
           .flag = "land", .metavar = "WHEN", .trust = TRUST_WORKFLOW,
           .instead = "leave it out: in mode direct changes land at once",
           .help = "when allowed changes of a staged workspace reach the host" },
+        { SECTION_WORKSPACE, "on_source_change", KEY_ENUM, AT(workspace.on_source_change),
+          .words = source_change_words, .fallback = "pin", .trust = TRUST_WORKFLOW,
+          .help = "when the path leads to something else on the host: pin: go on with the directory of the "
+                  "start; stop: end the run" },
         { SECTION_WORKSPACE, "bypass", KEY_DIRS, LIST(workspace.bypass, workspace.n_bypass), .max = 32,
           .flag = "bypass", .metavar = "DIR", .trust = TRUST_OPERATOR,
           .help = "a directory of the workspace, by its path below it, that the guard does not serve: it is "
@@ -285,6 +294,11 @@ const struct key item_keys[] = {
                   "(tmpfs)" },
         { ITEM_MOUNT, "shared", KEY_BOOL, IN(spec_mount, shared), .fallback = "false",
           .help = "of a cache: writes go to the host at once" },
+        { ITEM_MOUNT, "on_source_change", KEY_ENUM, IN(spec_mount, on_source_change),
+          .words = source_change_words, .fallback = "stop", .metavar = "WHAT",
+          .help = "when the path of a bind leads to something else on the host: stop: end the run, but "
+                  "follow "
+                  "an editor that replaces a file; pin: go on with what was there at the start" },
 
         { ITEM_ENV, "name", KEY_STRING, IN(spec_env, name), .max = 256, .check = check_env_name,
           .help = "name of the variable" },

@@ -33,6 +33,7 @@ enum mount_type { MOUNT_BIND, MOUNT_TMPFS, MOUNT_OVERLAY, MOUNT_CACHE, MOUNT_TYP
 enum mount_upper { MOUNT_UPPER_DISK, MOUNT_UPPER_TMPFS, MOUNT_UPPER_COUNT };
 enum land_when { LAND_COMMAND, LAND_SUCCESS, LAND_STOP, LAND_COUNT };
 enum workspace_engine { ENGINE_AUTO, ENGINE_FUSE, ENGINE_OVERLAY, WORKSPACE_ENGINE_COUNT };
+enum on_source_change { SOURCE_CHANGE_STOP, SOURCE_CHANGE_PIN, SOURCE_CHANGE_COUNT };
 enum guard_do { GUARD_ALLOW, GUARD_HOLD, GUARD_PROTECT, GUARD_HIDE, GUARD_DO_COUNT };
 
 /** struct spec_rule - one guard rule, in the order given (last match wins) */
@@ -57,9 +58,10 @@ struct spec_mount {
         char *source; /* absolute host path, NULL for tmpfs; owned */
         char *target; /* absolute, normalized; owned */
         bool readonly;
-        bool shared;            /* cache: written through */
-        enum mount_upper upper; /* overlay, cache: where changes are kept */
-        uint64_t size;          /* bytes of a tmpfs or an upper in memory, 0 = default */
+        bool shared;                            /* cache: written through */
+        enum mount_upper upper;                 /* overlay, cache: where changes are kept */
+        uint64_t size;                          /* bytes of a tmpfs or an upper in memory, 0 = default */
+        enum on_source_change on_source_change; /* bind only */
         enum spec_tier tier;
 };
 
@@ -90,6 +92,7 @@ struct spec {
                 enum land_when land;
                 char **bypass; /* relative paths of directories that the guard does not serve */
                 size_t n_bypass;
+                enum on_source_change on_source_change;
         } workspace;
         struct {
                 struct spec_rule *rules;

@@ -1,7 +1,8 @@
 /*
  * guard-mount - run a command with a directory served by the guard, and nothing else of a sandbox
  *
- *   guard-mount [-r] [-c] [-s] [-x] [-b] [-B] [-I ID] [-h PATTERN]... [-p PATTERN]... [-H PATTERN]...
+ *   guard-mount [-k stop|pin] [-r] [-c] [-s] [-x] [-b] [-B] [-I ID] [-h PATTERN]... [-p PATTERN]... [-H
+ * PATTERN]...
  *               [-u UPPER] DIR -- COMMAND...
  *
  * DIR may be a regular file. In a user and mount namespace of its own the command sees DIR through the
@@ -10,6 +11,7 @@
  * -h hold  -p protect  -H hide -u directory for held files, empty or from an earlier run (default: a
  * temporary one, removed)  -n print notices  -B no server: the bare directory, all else the same, to compare
  * with  -I the user and group that the command is (default: the caller's)
+ *  -k what happens when DIR leads elsewhere (default: nobody looks)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +50,7 @@ struct setup {
         bool exclusive, notices, bare;
         uid_t uid, host_uid;
         gid_t gid, host_gid;
+        const char *on_change;
         const char *upper, *dir;
         char **command;
 };
@@ -155,11 +158,11 @@ static _Noreturn void inside(const struct setup *s, int sock) {
 /* ---- outside ---- */
 
 static _Noreturn void print_notices(int sock) {
-        static const char *const types[] = { "held", "denied" };
+        static const char *const types[] = { "held", "denied", "source-changed" };
         struct guard_notice n;
 
         while (recv(sock, &n, sizeof(n), 0) == sizeof(n))
-                (void) fprintf(stderr, "notice: %s %s %s rule=%s detail=%s\n", types[n.type % 2], n.op,
+                (void) fprintf(stderr, "notice: %s %s %s rule=%s detail=%s\n", types[n.type % 3], n.op,
                                n.path, n.rule, n.detail);
         _exit(0);
 }
@@ -179,6 +182,8 @@ static int notice_socket(const struct setup *s) {
 }
 
 static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
+        const struct pin_policy policy = { .home = NULL };
+        struct pin pin = PIN_INIT;
         struct rules *rules = NULL;
         struct error err = { 0 };
         struct region region = { .name = s->dir, .upper_fd = upper_fd, .kind = s->kind };
@@ -195,7 +200,13 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         char byte;
         int fuse_fd, r;
 
-        region.root_fd = open(s->dir, O_PATH | O_CLOEXEC);
+        if (s->on_change) {
+                if (pin_open(s->dir, &policy, &pin, &err) < 0)
+                        die(err.msg);
+                region.pin = &pin;
+                region.on_change = strcmp(s->on_change, "pin") == 0 ? SOURCE_CHANGE_PIN : SOURCE_CHANGE_STOP;
+        }
+        region.root_fd = s->on_change ? pin.fd : open(s->dir, O_PATH | O_CLOEXEC);
         if (region.root_fd < 0 || fstat(region.root_fd, &st) < 0)
                 die(s->dir);
         region.is_file = S_ISREG(st.st_mode);
@@ -217,7 +228,10 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         if (r < 0)
                 (void) fprintf(stderr, "guard-mount: server: %s\n", err.msg);
         rules_free(rules);
-        (void) fd_close(region.root_fd);
+        if (s->on_change)
+                pin_deinit(&pin);
+        else
+                (void) fd_close(region.root_fd);
         exit(r < 0 ? EXIT_BROKEN : 0); /* not _exit(): leak checkers report at exit */
 }
 
@@ -240,7 +254,7 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+rcsxbBnI:h:p:H:u:")) != -1) {
+        while ((c = getopt(argc, argv, "+rcsxbBnI:h:k:p:H:u:")) != -1) {
                 if (c == 'r')
                         s->kind = REGION_RO;
                 else if (c == 'c')
@@ -257,6 +271,8 @@ static void parse(struct setup *s, int argc, char **argv) {
                         s->uid = s->gid = (uid_t) strtoul(optarg, NULL, 10);
                 else if (c == 'n')
                         s->notices = true;
+                else if (c == 'k')
+                        s->on_change = optarg;
                 else if (c == 'h')
                         add_rule(s, optarg, GUARD_HOLD);
                 else if (c == 'p')

@@ -1,0 +1,357 @@
+#!/usr/bin/env bash
+# Bind sources that change on the host: by rename, symlink, mount, removal, on every component of the path; before
+# the mount, between mount and command, during the run; what is served, what is told, how the run ends
+# shellcheck disable=SC2016,SC2034 # words for sh, used by name
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cp "$HELPERS/guard-mount" "$HELPERS/swap" "$HELPERS/at-call" "$T/bin/"
+export PATH=$T/bin:$PATH
+long=${COFFERDAM_LONG:+1}
+
+# sources: $D/up/mid/src with a fine file, and what is put in the place of each part
+cell=0
+sources() {
+        D=$T/d$count.$((++cell))
+        mkdir -p "$D/up/mid/src" "$D/evil" "$D/evilmid/src" "$D/evilup/mid/src" "$D/evilmid/file.d"
+        echo fine | tee "$D/up/mid/src/f" >"$D/up/mid/file"
+        echo canary | tee "$D/evil/f" "$D/evilmid/src/f" "$D/evilup/mid/src/f" "$D/evilmid/file" "$D/evilup/mid/file" >"$D/evilfile"
+        export D
+}
+
+# the ways to make the path lead elsewhere; each a command for sh, with $D
+rename_source='mv "$D/up/mid/src" "$D/old" && mv "$D/evil" "$D/up/mid/src"'
+link_source='mv "$D/up/mid/src" "$D/old" && ln -s "$D/evil" "$D/up/mid/src"'
+remove_source='rm -r "$D/up/mid/src"'
+recreate_source='rm -r "$D/up/mid/src" && mkdir "$D/up/mid/src" && echo canary >"$D/up/mid/src/f"'
+file_for_source='mv "$D/up/mid/src" "$D/old" && echo canary >"$D/up/mid/src"'
+rename_parent='mv "$D/up/mid" "$D/old" && mv "$D/evilmid" "$D/up/mid"'
+link_parent='mv "$D/up/mid" "$D/old" && ln -s "$D/evilmid" "$D/up/mid"'
+rename_grandparent='mv "$D/up" "$D/old" && mv "$D/evilup" "$D/up"'
+link_grandparent='mv "$D/up" "$D/old" && ln -s evilup "$D/up"'
+move_away='mv "$D/up" "$D/old"'
+mount_source='swap bind "$D/up/mid/src" "$D/evil" 1 >/dev/null'
+mount_parent='swap bind "$D/up/mid" "$D/evilmid" 1 >/dev/null'
+mount_itself='swap bind "$D/up/mid/src" "$D/up/mid/src" 1 >/dev/null'
+ways='rename_source link_source remove_source recreate_source file_for_source rename_parent link_parent rename_grandparent link_grandparent move_away'
+mount_ways='mount_source mount_parent mount_itself'
+
+# in a mount namespace of the test's own, with the right to mount
+with_mounts() {
+        if [ "$(id -u)" = 0 ]; then
+                unshare -m --propagation private -- "$@"
+        else
+                unshare -c --keep-caps -m -- "$@" 2>err.unshare || {
+                        local rc=$?
+                        ! grep -q 'unshare failed' err.unshare || skip 'no user namespaces here'
+                        cat err.unshare >&2
+                        return "$rc"
+                }
+        fi
+}
+
+# what a changed source has to look like. expect stop|pin CODE WAY
+expect() {
+        local seen=$3
+        lacks "$(cat out)" canary "$seen: what the run saw"
+        has "$(cat events)" '"type":"bind_source_changed"' "$seen"
+        has "$(grep bind_source_changed events)" "\"source\":\"$D/up/mid/" "$seen"
+        has "$(grep bind_source_changed events)" "\"action\":\"$1\"" "$seen"
+        if [ "$1" = stop ]; then
+                eq 1 "$(grep -c bind_source_changed events)" "$seen: events"
+                eq 125 "$2" "$seen: exit code"
+                has "$(grep sandbox_finished events)" '"failure_code":"BIND_SOURCE_CHANGED"' "$seen"
+                has "$(cat err)" "cofferdam: bind source '$D/up/mid/" "$seen"
+                eq 1 "$(grep -c "cofferdam: bind source" err)" "$seen: lines of standard error"
+        else
+                eq 0 "$2" "$seen: exit code"
+        fi
+}
+
+# at_a_call CALL WAY POLICY
+at_a_call() {
+        local rc=0
+        rm -f events
+        sources
+        timeout 60 at-call "$1" "${!2}" "$C" run --events events \
+                --mount "type=bind,source=$D/up/mid/src,target=/data,on_source_change=$3" -- \
+                sh -c 'cat /data/f || true; ls /data' >out 2>err || rc=$?
+        [ "$rc" != 77 ] || skip 'cannot trace here'
+        expect "$3" "$rc" "$2 at $1, $3"
+        if [ "$3" = pin ] && [[ $2 != re[mc]* ]]; then eq 'fine f' "$(xargs <out)" "$2 at $1"; fi
+}
+
+# when CALL: every way, both policies
+when() {
+        local way policy
+        for way in $ways; do for policy in stop pin; do at_a_call "$1" "$way" "$policy"; done; done
+}
+when_mounted() {
+        local way policy
+        for way in $mount_ways; do for policy in stop pin; do at_a_call "$1" "$way" "$policy"; done; done
+}
+
+# the run reads over and over; told once, at once or with the next look. during WAY POLICY
+during() {
+        local rc=0
+        rm -f events go end
+        sources
+        (
+                wait_for 20 test -e go
+                sh -c "${!1}"
+                wait_for 5 grep -qs bind_source_changed events
+                touch end
+        ) &
+        sandbox --events events --mount "type=bind,source=$D/up/mid/src,target=/data,on_source_change=$2" -- \
+                sh -c 'touch go; n=0; while [ ! -e end ] && [ $n -lt 400 ]; do cat /data/f /data/other 2>/dev/null; n=$((n+1)); sleep 0.02; done; [ -e end ]' \
+                >out 2>err || rc=$?
+        wait $!
+        expect "$2" "$rc" "$1 during the run, $2"
+        has "$(cat out)" fine
+}
+during_the_run() { local way policy; for way in $ways; do for policy in stop pin; do during "$way" "$policy"; done; done; }
+during_the_run_mounted() { local way policy; for way in $mount_ways; do for policy in stop pin; do during "$way" "$policy"; done; done; }
+
+# a function of this script in a mount namespace of its own
+mounted() {
+        with_mounts "$BASH" "$here/pins.sh" --call "$T" "$count" "$W" "$@"
+}
+
+workspace_is_kept() {
+        sources
+        at-call pivot_root "$rename_parent" "$C" run --events events -w "$D/up/mid/src" -- sh -c 'cat f; echo new >made' >out 2>err
+        expect pin 0 'the workspace'
+        eq fine "$(cat out)"
+        eq new "$(cat "$D/old/src/made")" 'what was written'
+        [ ! -e "$D/up/mid/src/made" ] || fail 'written to what took its place'
+}
+workspace_can_stop() {
+        local rc=0
+        sources
+        echo '{"version":1,"workspace":{"on_source_change":"stop"}}' >spec.json
+        at-call pivot_root "$rename_parent" "$C" run --spec spec.json --events events -w "$D/up/mid/src" -- cat f >out 2>err || rc=$?
+        expect stop "$rc" 'the workspace'
+}
+
+# an editor saves by rename: the run sees the new file at once, and writes to it
+editor() {
+        sources
+        chmod 640 "$D/up/mid/file"
+        (
+                wait_for 20 test -e go
+                for i in 1 2 3; do
+                        echo "saved $i" >"$D/up/mid/file.new"
+                        mv "$D/up/mid/file.new" "$D/up/mid/file"
+                        touch "saved$i"
+                        wait_for 20 test -e "seen$i"
+                done
+        ) &
+        sandbox --events events --mount "type=bind,source=$D/up/mid/file,target=/data/file" -- sh -ec '
+                exec 3</data/file; cat <&3; touch go
+                for i in 1 2 3; do
+                        while [ ! -e saved$i ]; do sleep 0.02; done
+                        cat /data/file; [ $(stat -c %s /data/file) = 8 ] || sleep 1.2; stat -c %s /data/file
+                        touch seen$i
+                done
+                echo mine >>/data/file' >out 2>err
+        wait $!
+        eq 'fine saved 1 8 saved 2 8 saved 3 8' "$(xargs <out)"
+        eq 'saved 3 mine' "$(xargs <"$D/up/mid/file")" 'the file on the host'
+        eq 3 "$(grep -c '"action":"follow"' events)" 'events'
+        lacks "$(cat events)" '"action":"stop"'
+}
+
+# what is not an editor's doing ends the run, with the pinned file served up to then. file_swap NAME COMMAND
+file_swap() {
+        local rc=0
+        rm -f events
+        sources
+        at-call pivot_root "$2" "$C" run --events events --mount "type=bind,source=$D/up/mid/file,target=/data/file" -- \
+                sh -c 'cat /data/file; exit 0' >out 2>err || rc=$?
+        expect stop "$rc" "$1"
+}
+files() {
+        # shellcheck disable=SC2016
+        file_swap 'a link' 'ln -sf "$D/evilfile" "$D/up/mid/file"'
+        file_swap 'a hard link' 'ln -f "$D/evilfile" "$D/up/mid/file"'
+        file_swap 'a directory' 'rm "$D/up/mid/file"; mkdir "$D/up/mid/file"'
+        file_swap 'a FIFO' 'rm "$D/up/mid/file"; mkfifo "$D/up/mid/file"'
+        file_swap 'nothing' 'rm "$D/up/mid/file"'
+        file_swap 'another directory' "$rename_parent"
+        file_swap 'a link for the directory' "$link_parent"
+}
+# a file that has become a refused place meanwhile, although an editor may have put it there; red when pin_follow()
+# does not ask sensitive_check()
+refused_file() {
+        # shellcheck disable=SC2016
+        file_swap 'a refused place' 'echo canary >"$D/n" && ln -s "$D/up/mid/file" "$HOME/.netrc" && mv "$D/n" "$D/up/mid/file"'
+        rm "$HOME/.netrc"
+}
+# told to keep the file of the start
+file_pinned() {
+        sources
+        at-call pivot_root 'echo canary >"$D/n" && mv "$D/n" "$D/up/mid/file"' "$C" run --events events \
+                --mount "type=bind,source=$D/up/mid/file,target=/data/file,on_source_change=pin" -- cat /data/file >out 2>err
+        expect pin 0 'a pinned file'
+        eq fine "$(cat out)"
+}
+
+# a right that is taken away is no swap
+cannot_tell() {
+        [ "$(id -u)" != 0 ] || skip 'root may see everything'
+        sources
+        at-call pivot_root 'chmod 0 "$D/up"' "$C" run --events events --mount "type=bind,source=$D/up/mid/src,target=/data" -- \
+                sh -c 'sleep 1.3; cat /data/f' >out 2>err
+        chmod 755 "$D/up"
+        eq fine "$(cat out)"
+        lacks "$(cat events)" bind_source_changed
+}
+
+# ---- races ----
+
+# a source that is now fine, now a link to what is refused: a start fails or shows what is fine
+race_of_starts() {
+        local n=${long:+10000} i fine=0 refused=0 rc
+        mkdir -p "$HOME/.ssh" "$T/race/good"
+        echo canary >"$HOME/.ssh/f"
+        echo fine >"$T/race/good/f"
+        ln -s good "$T/race/s"
+        swap link "$T/race/s" "$T/race/good" "$HOME/.ssh" >swapping &
+        local swapper=$!
+        wait_for 5 grep -q ready swapping
+        for ((i = 0; i < ${n:-60}; i++)); do
+                rc=0
+                timeout 60 "$C" run --mount "type=bind,source=$T/race/s,target=/data,readonly,on_source_change=pin" -- cat /data/f >out 2>err || rc=$?
+                lacks "$(cat out)" canary "start $i"
+                case $rc:$(cat out) in
+                0:fine) fine=$((fine + 1)) ;;
+                125:*) refused=$((refused + 1)) ;;
+                *) fail "start $i: $rc: $(cat out err)" ;;
+                esac
+        done
+        kill "$swapper"
+        echo "$fine fine, $refused refused"
+        [ "$fine" -gt 0 ] || fail 'none was fine'
+        [ "$refused" -gt 0 ] || fail 'none was refused'
+        rm -r "$HOME/.ssh"
+}
+
+# lookups in a pinned source, while its path or its parent is exchanged. race_of_lookups PATH OTHER
+race_of_lookups() {
+        sources
+        mkdir -p "$D/up/mid/src/sub" "$D/evil/sub" "$D/evilmid/src/sub"
+        echo fine >"$D/up/mid/src/sub/g"
+        echo canary | tee "$D/evil/sub/g" "$D/evilmid/src/sub/g" >"$D/evilmid/src/only"
+        (wait_for 20 test -e go && exec swap exchange "$D/$1" "$D/$2") >swapping 2>&1 &
+        local swapper=$!
+        N=${long:+10000} sandbox -e N --mount "type=bind,source=$D/up/mid/src,target=/data,on_source_change=pin" -- python3 - >out <<'PY'
+import os, time
+seen = set()
+open('go', 'w').close()
+while 'ready' not in open('swapping').read(): time.sleep(0.01)
+for i in range(int(os.environ['N'] or 500)):
+    fd = os.open('/data', os.O_RDONLY)
+    for name in ('f', 'sub/g'):
+        f = os.open(name, os.O_RDONLY, dir_fd=fd)
+        seen.add(os.read(f, 100)); os.close(f)
+    assert 'only' not in os.listdir(fd); os.close(fd)
+    open('/data/new%d' % i, 'w').close(); os.unlink('/data/new%d' % i)
+print(seen)
+assert seen == {b'fine\n'}, seen
+PY
+        kill "$swapper"
+        cat out
+}
+
+# a file that an editor and an attacker replace, with a link to one that is refused: what is served is the editor's
+race_of_files() {
+        local i n=${long:+400}
+        sources
+        echo canary >"$HOME/.netrc"
+        ln "$HOME/.netrc" "$D/evil.link"
+        swap replace "$D/up/mid/file" "$D/evil.link" >swapping &
+        local swapper=$!
+        wait_for 5 grep -q ready swapping
+        for ((i = 0; i < ${n:-20}; i++)); do
+                timeout 60 "$C" run --mount "type=bind,source=$D/up/mid/file,target=/data/file" -- \
+                        sh -c 'n=0; while [ $n -lt 25 ]; do cat /data/file; n=$((n+1)); done' >>out 2>>err || true
+        done
+        kill "$swapper"
+        sort out | uniq -c
+        lacks "$(cat out)" canary
+        has "$(cat out)" fine
+        rm "$HOME/.netrc"
+}
+
+# without a supervisor to end the run: what a region that is not served any more answers. Red when watch_refuses() lets
+# a request through
+stale_region() {
+        sources
+        # shellcheck disable=SC2016
+        (wait_for 20 test -e "$D/up/mid/src/go" && sh -c "$rename_parent") &
+        local rc=0
+        guard-mount -k stop "$D/up/mid/src" -- python3 - >out <<'PY' || rc=$?
+import os, time, errno
+f = open('f'); d = os.open('.', os.O_RDONLY); w = open('go', 'w')
+end = time.time() + 5
+def stale(what, *args):
+    try: what(*args)
+    except OSError as e: return e.errno == errno.ESTALE
+    return False
+while time.time() < end and not stale(os.listdir, d): time.sleep(0.05)
+for what in ((os.listdir, d), (os.open, 'go', os.O_RDWR), (os.open, 'new', os.O_CREAT | os.O_RDWR), (os.mkdir, 'x'),
+             (os.unlink, 'go'), (os.rename, 'go', 'gone'), (os.pwrite, w.fileno(), b'x', 0), (os.ftruncate, w.fileno(), 0),
+             (os.chmod, 'go', 0o600), (os.statvfs, '.'), (os.setxattr, 'go', 'user.x', b'1')):
+    assert stale(*what), what
+f.close(); os.close(d)
+PY
+        wait $!
+        [ "$rc" != 77 ] || skip 'no user namespaces or no /dev/fuse here'
+        eq 0 "$rc"
+        eq 'f go' "$(cd "$D/old/src" && echo *)" 'the pinned directory'
+        eq f "$(ls "$D/up/mid/src")" 'the other one'
+}
+
+# nothing is looked up: the timer alone finds it. Red without the thread of fs/watch.c
+timer_alone() {
+        local rc=0 start=$SECONDS
+        sources
+        # shellcheck disable=SC2016
+        at-call pivot_root "(sleep 0.3; $rename_source) >/dev/null 2>&1 &" timeout 60 "$C" run --events events \
+                --mount "type=bind,source=$D/up/mid/src,target=/data" -- sleep 30 >out 2>err || rc=$?
+        expect stop "$rc" 'the timer'
+        [ $((SECONDS - start)) -lt 10 ] || fail "after $((SECONDS - start)) s"
+}
+
+if [ "${1-}" = --call ]; then
+        trap - EXIT
+        set -eu
+        rm -rf "$T"
+        T=$2 count=$3 W=$4 C=$2/bin/cofferdam PATH=$2/bin:$PATH HOME=$2/home
+        export XDG_STATE_HOME=$T/state XDG_RUNTIME_DIR=$T/run
+        cd "$W"
+        shift 4
+        "$@"
+        exit
+fi
+
+t 'a source that changes before the mount' when clone
+t 'a source that changes between mount and command' when pivot_root
+t 'a source that changes during the run' during_the_run
+t 'a mount over a source before the mount' mounted when_mounted clone
+t 'a mount over a source between mount and command' mounted when_mounted pivot_root
+t 'a mount over a source during the run' mounted during_the_run_mounted
+t 'the workspace is kept' workspace_is_kept
+t 'the workspace can end the run' workspace_can_stop
+t 'an editor replaces a file' editor
+t 'a file that something else replaces' files
+t 'a file that is kept' file_pinned
+t 'a refused file next to the source' refused_file
+t 'a right that is taken away is no change' cannot_tell
+t 'a region that is not served any more' stale_region
+t 'a run that looks nothing up' timer_alone
+t 'starts under a swapper' race_of_starts
+t 'lookups under a swapper of the source' race_of_lookups up/mid/src evil
+t 'lookups under a swapper of its parent' race_of_lookups up/mid evilmid
+t 'a file under a swapper' race_of_files
+finish
