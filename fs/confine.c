@@ -13,12 +13,14 @@
 #include <linux/fs.h>
 #include <linux/fuse.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "fs/guard.h"
 #include "runtime/base/callfilter.h"
@@ -156,6 +158,8 @@ int guard_confine(const struct guard_config *config, struct error *err) {
         struct callfilter_call all[ARRAY_SIZE(calls) + 1];
         int r;
 
+        /* an oriented stream: perror(3), which libfuse calls when its device is gone, opens no other */
+        (void) fwide(stderr, -1);
         if (setrlimit(RLIMIT_CORE, &none) < 0)
                 return error_set(err, -errno, "RLIMIT_CORE: %s", strerror(errno));
         r = confine_files(config);
