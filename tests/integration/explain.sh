@@ -64,11 +64,13 @@ exit_codes() {
         status 1 "$C" explain --protect 'keep/**' keep/a write >/dev/null
         status 0 "$C" explain --protect 'keep/**' keep/a read >/dev/null
         status 1 "$C" explain /usr/bin/x create >/dev/null
-        status 2 "$C" explain 2>err
-        status 2 "$C" explain a b c d 2>>err
-        status 2 "$C" explain a b eat 2>>err
-        status 1 "$C" explain 0123456789ab a 2>>err
-        status 1 "$C" explain ./none.yaml a 2>>err
+        {
+                status 2 "$C" explain
+                status 2 "$C" explain a b c d
+                status 2 "$C" explain a b eat
+                status 1 "$C" explain 0123456789ab a
+                status 1 "$C" explain ./none.yaml a
+        } 2>err
         eq 5 "$(wc -l <err)" 'lines on stderr'
 }
 

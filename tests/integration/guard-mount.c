@@ -34,7 +34,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
-enum { RULES_GIVEN_MAX = 64, EXIT_SKIP = 77, EXIT_BROKEN = 125 };
+enum { RULES_GIVEN_MAX = RULES_MAX, EXIT_SKIP = 77, EXIT_BROKEN = 125 };
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { CONFINED = false }; /* the sanitizers make calls of their own */
 #else
