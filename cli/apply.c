@@ -19,10 +19,12 @@
 
 /* What the options of this verb set. */
 struct options {
-        bool force, resume, json;
+        bool force, resume, abort, json;
 };
 
 static const struct flag_option apply_options[] = {
+        { "abort", 0, NULL, NULL, "Undo an apply that was cut off; the run keeps everything",
+          offsetof(struct options, abort) },
         { "continue", 0, NULL, NULL, "Finish an apply that was cut off, then land the rest",
           offsetof(struct options, resume) },
         { "force", 0, NULL, NULL, "Land also over what the host changed meanwhile",
@@ -121,7 +123,10 @@ static int land_region(const struct review_region *region, void *arg, struct err
         int r;
 
         l->region = region;
-        if (l->pending && l->pending_region == region->index) {
+        if (l->o->abort) {
+                r = apply_abort(&opt, err);
+                l->pending = r < 0;
+        } else if (l->pending && l->pending_region == region->index) {
                 r = apply_resume(&opt, err);
                 l->pending = r < 0;
         } else {
@@ -144,8 +149,12 @@ static int land(struct landing *l, struct error *err) {
         if (r < 0)
                 return r;
         l->pending = r > 0;
-        if (l->pending && !l->o->resume)
-                return error_set(err, -EBUSY, "an apply of run %s was cut off: finish it with --continue",
+        if (!l->pending && l->o->abort)
+                return error_set(err, -ENOENT, "no apply of run %s was cut off", l->review->dir.id);
+        if (l->pending && !l->o->resume && !l->o->abort)
+                return error_set(err, -EBUSY,
+                                 "an apply of run %s was cut off: finish it with --continue, or undo it with "
+                                 "--abort",
                                  l->review->dir.id);
         if (l->pending) {
                 r = review_each(l->review, false, l->o->force, resume_region, l, err);
@@ -157,7 +166,7 @@ static int land(struct landing *l, struct error *err) {
                                          ", which run %s does not have",
                                          l->pending_region, l->review->dir.id);
         }
-        return review_each(l->review, false, l->o->force, land_region, l, err);
+        return l->o->abort ? 0 : review_each(l->review, false, l->o->force, land_region, l, err);
 }
 
 static int land_noted(struct landing *l, struct error *err) {
@@ -165,7 +174,8 @@ static int land_noted(struct landing *l, struct error *err) {
         int r;
 
         events_emit(&l->events, "apply_started",
-                    json_pack("{s:b,s:b}", "force", l->o->force, "continue", l->o->resume));
+                    json_pack("{s:b,s:b,s:b}", "force", l->o->force, "continue", l->o->resume, "abort",
+                              l->o->abort));
         r = land(l, err);
         events_emit(&l->events, "apply_finished",
                     json_pack("{s:I,s:I,s:s*}", "paths", (json_int_t) l->landed, "conflicts",
@@ -182,6 +192,8 @@ static int finish(struct review *review, const struct landing *l) {
 
         if (l->kept > 0)
                 return EXIT_FAILED;
+        if (l->o->abort)
+                return EXIT_OK;
         if (!review_is_empty(review)) { /* never thrown away, whatever it is */
                 log_error("run %s is kept: it holds more than its regions can land", review->dir.id);
                 return EXIT_FAILED;
@@ -237,7 +249,11 @@ int verb_apply(const struct ctx *ctx, int argc, char **argv) {
 
         if (!review_words(&apply_flags, argc, argv, &o, &run, &r))
                 return r;
-        r = review_open(ctx, run, o.resume ? REVIEW_PENDING : REVIEW_CHANGED, &review, &err);
+        if (o.abort && (o.resume || o.force)) {
+                log_error("--abort goes with neither --continue nor --force");
+                return EXIT_USAGE;
+        }
+        r = review_open(ctx, run, o.resume || o.abort ? REVIEW_PENDING : REVIEW_CHANGED, &review, &err);
         if (r < 0) {
                 log_error("%s", err.msg);
                 return EXIT_FAILED;

@@ -1,110 +1,65 @@
 /*
  * DOC: theory of operation
  *
- *   flatten -> plan (diff_walk) -> batches of JOURNAL_ENTRIES_MAX -> finish
+ *   renamed directories (relocate.h) -> flatten -> plan (diff_walk) -> batches (transaction.h) -> seal ->
+ * finish
  *
- * A batch: journal(STAGE) -> stage -> journal(COMMIT) -> commit -> sync -> clean the upper -> journal
- * removed. Cut off in STAGE, nothing is visible yet: apply_resume() takes the temporary objects away. Cut off
- * in COMMIT, it goes forward. Then it plans anew, so that nothing is done twice and nothing is forgotten. New
- * directories and files come first in the order of the diff, deletions are batches of their own at the end,
- * directory modes follow them.
+ * New directories and files come first in the order of the diff, deletions are batches of their own at the
+ * end, directory modes follow them. Resuming goes on with what was cut off and plans anew, so that nothing is
+ * done twice and nothing is forgotten.
  *
  * What an attacker controls: see batch.c. Everything that is not landed stays in the upper.
  */
 #include "fs/apply.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "fs/batch.h"
 #include "fs/journal.h"
+#include "fs/relocate.h"
 #include "fs/settle.h"
+#include "fs/transaction.h"
 #include "runtime/base/cleanup.h"
 
 /** struct item - one change of the plan */
 struct item {
         enum change_kind kind;
-        enum journal_op op;
-        char *path; /* owned until it is in a batch */
-        struct layer_origin lower, upper;
-        int64_t since_ns;
+        struct journal_entry entry; /* paths owned until it is in a batch */
+        bool force;
         bool alone; /* in a batch of its own: what comes later is below it */
 };
 
 struct apply {
         const struct apply_options *opt;
-        struct error *err;
+        struct transaction t;
         struct item *items;
         size_t n, cap;
-        size_t refused;
-        size_t batch_max; /* entries of a batch: each pins a directory */
-        struct journal *journal;
-        const struct item *batch[JOURNAL_ENTRIES_MAX]; /* items of the journal's entries */
 };
 
 static void apply_deinit(struct apply *a) {
         for (size_t i = 0; i < a->n; i++)
-                free(a->items[i].path);
+                free(a->items[i].entry.path);
         free(a->items);
-        a->journal = journal_free(a->journal);
+        transaction_deinit(&a->t);
 }
 #define AUTO_APPLY __attribute__((cleanup(apply_deinit)))
-
-/* Room for the directories of a batch, for the walks and for the caller's own. */
-static size_t batch_max(void) {
-        struct rlimit limit;
-
-        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur / 4 >= JOURNAL_ENTRIES_MAX)
-                return JOURNAL_ENTRIES_MAX;
-        return limit.rlim_cur < 8 ? 1 : (size_t) limit.rlim_cur / 4;
-}
-
-static int apply_init(struct apply *a) {
-        a->journal = calloc(1, sizeof(*a->journal));
-        if (!a->journal)
-                return error_set(a->err, -ENOMEM, "out of memory");
-        a->journal->region = a->opt->region;
-        a->journal->force = a->opt->force;
-        a->batch_max = batch_max();
-        return 0;
-}
-
-static void step(const struct apply *a, const char *what) {
-        if (a->opt->step)
-                a->opt->step(what, a->opt->step_arg);
-}
-
-static int report(const struct apply *a, const struct change *c) {
-        return a->opt->report ? a->opt->report(c, a->opt->arg) : 0;
-}
 
 static bool is_landable(mode_t mode) {
         return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode);
 }
 
-/* The change does not land. @error: why, 0: conflict */
-static int refuse(struct apply *a, const struct change *change, int error) {
-        struct change c = *change;
-
-        c.error = error;
-        c.conflict = error == 0;
-        c.upper = c.lower = NULL;
-        a->refused++;
-        return report(a, &c);
-}
-
-static int add_item(struct apply *a, const struct change *c) {
+static int add_item(struct apply *a, const struct change *c, bool force) {
         const bool dir = S_ISDIR(c->mode);
         struct item item = {
                 .kind = c->kind,
-                .op = c->kind == CHANGE_DELETED ? JOURNAL_DELETE
-                      : dir && !c->lower        ? JOURNAL_MKDIR
-                                                : JOURNAL_PUT,
-                .upper = layer_origin_of(c->upper),
+                .force = force,
                 .alone = c->kind == CHANGE_TYPE && dir,
+                .entry = { .op = c->kind == CHANGE_DELETED ? JOURNAL_DELETE
+                                 : dir && !c->lower        ? JOURNAL_MKDIR
+                                                           : JOURNAL_PUT,
+                           .upper = layer_origin_of(c->upper) },
         };
 
         if (a->n == a->cap) {
@@ -116,149 +71,91 @@ static int add_item(struct apply *a, const struct change *c) {
                 a->items = items;
                 a->cap = cap;
         }
-        item.path = strdup(c->path);
-        if (!item.path)
+        item.entry.path = strdup(c->path);
+        if (!item.entry.path)
                 return -ENOMEM;
         if (c->lower) {
-                item.lower = layer_origin_of(c->lower);
-                item.since_ns = item.op == JOURNAL_DELETE ? item.upper.mtime_ns : item.lower.ctime_ns;
+                item.entry.lower = layer_origin_of(c->lower);
+                item.entry.since_ns = item.entry.op == JOURNAL_DELETE ? item.entry.upper.mtime_ns
+                                                                      : item.entry.lower.ctime_ns;
         }
         a->items[a->n++] = item;
         return 0;
 }
 
+enum apply_choice apply_choose(const struct apply_options *opt, const struct change *c) {
+        const enum apply_choice choice = opt->choose ? opt->choose(c, opt->arg) : APPLY_TAKE;
+
+        return choice == APPLY_TAKE && opt->force ? APPLY_FORCE : choice;
+}
+
 /* One change of the diff. */
 static int plan(const struct change *c, void *arg) {
         struct apply *a = arg;
+        const enum apply_choice choice = apply_choose(a->opt, c);
 
+        if (choice == APPLY_LEAVE)
+                return 0;
         if (c->error != 0)
-                return refuse(a, c, c->error);
+                return transaction_refuse(&a->t, c, c->error);
         if (c->kind != CHANGE_DELETED && !is_landable(c->mode))
-                return refuse(a, c, -EOPNOTSUPP);
-        if (c->conflict && !a->opt->force)
-                return refuse(a, c, 0);
-        if (c->kind == CHANGE_RENAMED)
-                return refuse(a, c, -EXDEV);
+                return transaction_refuse(&a->t, c, -EOPNOTSUPP);
+        if (c->conflict && choice != APPLY_FORCE)
+                return transaction_refuse(&a->t, c, 0);
         if (c->kind == CHANGE_MODIFIED && S_ISDIR(c->mode))
                 return 0; /* settle_finish() lands modes */
+        if (c->kind == CHANGE_RENAMED)
+                return transaction_refuse(&a->t, c, c->conflict ? 0 : -ENOENT); /* relocate_all() left it */
         if (!c->upper)
-                return refuse(a, c, 0); /* hidden by a directory that could not be flattened */
-        return add_item(a, c);
-}
-
-/* Says how each entry of the batch ended. */
-static int report_batch(struct apply *a, const struct batch *b) {
-        int r = 0;
-
-        for (size_t i = 0; r == 0 && i < b->journal->n; i++) {
-                const struct slot *slot = &b->slots[i];
-                const struct item *item = a->batch[i];
-                struct change c = { .kind = item->kind, .path = b->journal->entries[i].path };
-
-                c.mode = item->op == JOURNAL_DELETE ? item->lower.mode : item->upper.mode;
-                c.size = item->op == JOURNAL_PUT ? item->upper.size : 0;
-                if (slot->state == SLOT_LANDED)
-                        r = report(a, &c);
-                else
-                        r = refuse(a, &c, slot->why == -ESTALE || slot->why == -EEXIST ? 0 : slot->why);
-        }
-        return r;
-}
-
-static int commit_error(struct apply *a, int r) {
-        return error_set(a->err, r, "apply was cut off: %s; finish it with --continue", strerror(-r));
-}
-
-/* Stages and commits a->journal. */
-static int run_batch(struct apply *a) {
-        AUTO_BATCH struct batch b;
-        int r;
-
-        batch_init(&b, a->opt, a->journal);
-        a->journal->phase = JOURNAL_STAGE;
-        if (getrandom(&a->journal->tx, sizeof(a->journal->tx), 0) < 0)
-                return error_set(a->err, -errno, "getrandom: %s", strerror(errno));
-        r = journal_store(a->opt->run_fd, a->journal, a->err);
-        if (r < 0)
-                return r;
-        r = batch_stage(&b);
-        if (r < 0)
-                error_set(a->err, r, "prepare files on the host: %s", strerror(-r));
-        if (r == 0) {
-                step(a, "journal");
-                a->journal->phase = JOURNAL_COMMIT;
-                r = journal_store(a->opt->run_fd, a->journal, a->err);
-        }
-        if (r < 0) {
-                batch_rollback(&b);
-                (void) !journal_remove(a->opt->run_fd, NULL);
-                return r;
-        }
-        r = batch_commit(&b);
-        if (r < 0)
-                return commit_error(a, r);
-        step(a, "close journal");
-        r = journal_remove(a->opt->run_fd, a->err);
-        return r < 0 ? r : report_batch(a, &b);
-}
-
-static int flush(struct apply *a) {
-        int r;
-
-        if (a->journal->n == 0)
-                return 0;
-        r = run_batch(a);
-        journal_clear(a->journal);
-        return r;
-}
-
-/* Puts the item, whose path moves, into the batch. */
-static int push(struct apply *a, struct item *item) {
-        struct journal *j = a->journal;
-        int r;
-
-        if (j->n == a->batch_max || item->alone) {
-                r = flush(a);
-                if (r < 0)
-                        return r;
-        }
-        a->batch[j->n] = item;
-        j->entries[j->n++] = (struct journal_entry){ .op = item->op,
-                                                     .path = TAKE_PTR(item->path),
-                                                     .lower = item->lower,
-                                                     .upper = item->upper,
-                                                     .since_ns = item->since_ns };
-        return item->alone ? flush(a) : 0;
+                return transaction_refuse(&a->t, c,
+                                          0); /* hidden by a directory that could not be flattened */
+        return add_item(a, c, choice == APPLY_FORCE);
 }
 
 /* Carries out the items that are deletions, or those that are not. */
 static int run_items(struct apply *a, bool deletions) {
         int r = 0;
 
-        for (size_t i = 0; r == 0 && i < a->n; i++)
-                if ((a->items[i].op == JOURNAL_DELETE) == deletions)
-                        r = push(a, &a->items[i]);
-        return r < 0 ? r : flush(a);
+        for (size_t i = 0; r == 0 && i < a->n; i++) {
+                struct item *item = &a->items[i];
+
+                if (item->entry.path && (item->entry.op == JOURNAL_DELETE) == deletions)
+                        r = transaction_push(&a->t, item->kind, &item->entry, item->force, item->alone);
+        }
+        return r < 0 ? r : transaction_flush(&a->t);
 }
 
 static int land_all(struct apply *a) {
         const struct diff_layers layers = { a->opt->upper_fd, a->opt->lower_fd, a->opt->kernel };
         int r;
 
-        r = settle_flatten(a->opt->upper_fd, a->opt->lower_fd, a->err);
+        r = relocate_all(&a->t);
         if (r == 0)
-                r = diff_walk(&layers, plan, a, a->err);
+                r = settle_flatten(a->opt->upper_fd, a->opt->lower_fd, a->t.err);
+        if (r == 0)
+                r = diff_walk(&layers, plan, a, a->t.err);
         if (r == 0)
                 r = run_items(a, false);
         if (r == 0)
                 r = run_items(a, true);
-        if (r == 0)
-                r = settle_finish(a->opt, &a->refused, a->err);
         return r;
 }
 
+/* Lands everything, or what comes before a failure. */
+static int land(struct apply *a) {
+        int r, sealed = 0;
+
+        r = land_all(a);
+        /* a batch that was cut off is for --continue or --abort, and with it all before it */
+        if (!a->t.cut_off)
+                sealed = transaction_seal(&a->t);
+        if (r == 0)
+                r = sealed;
+        return r < 0 ? r : settle_finish(a->opt, &a->t.refused, a->t.err);
+}
+
 int apply_run(const struct apply_options *opt, struct error *err) {
-        AUTO_APPLY struct apply a = { .opt = opt, .err = err };
+        AUTO_APPLY struct apply a = { .opt = opt };
         uint32_t region;
         int r;
 
@@ -266,53 +163,55 @@ int apply_run(const struct apply_options *opt, struct error *err) {
         if (r < 0)
                 return r;
         if (r > 0)
-                return error_set(err, -EBUSY, "an apply of this run was cut off: finish it with --continue");
-        r = apply_init(&a);
+                return error_set(
+                        err, -EBUSY,
+                        "an apply of this run was cut off: finish it with --continue, or undo it with "
+                        "--abort");
+        r = transaction_init(&a.t, opt, err);
         if (r == 0)
-                r = land_all(&a);
+                r = land(&a);
         if (r < 0)
                 return r;
-        return a.refused > INT32_MAX ? INT32_MAX : (int) a.refused;
+        return a.t.refused > INT32_MAX ? INT32_MAX : (int) a.t.refused;
 }
 
 int apply_pending(int run_fd, uint32_t *ret_region, struct error *err) {
-        AUTO_JOURNAL struct journal *j = NULL;
-        int r;
-
-        r = journal_load(run_fd, &j, err);
-        if (r < 0)
-                return r == -ENOENT ? 0 : r;
-        *ret_region = j->region;
-        return 1;
+        return transaction_pending(run_fd, ret_region, err);
 }
 
-/* Finishes the batch in @j. */
-static int resume_batch(const struct apply_options *opt, struct journal *j, struct error *err) {
-        AUTO_BATCH struct batch b;
-        int r = 0;
+/* Whether there is a transaction of this region to go on with. */
+static int check_pending(const struct apply_options *opt, struct error *err) {
+        uint32_t region = 0;
+        int r;
 
-        batch_init(&b, opt, j);
-        if (j->phase == JOURNAL_STAGE)
-                batch_rollback(&b);
-        else
-                r = batch_commit(&b);
+        r = apply_pending(opt->run_fd, &region, err);
         if (r < 0)
-                return error_set(err, r, "finish what apply began: %s", strerror(-r));
-        return journal_remove(opt->run_fd, err);
+                return r;
+        if (r == 0)
+                return error_set(err, -ENOENT, "no apply of this run was cut off");
+        return region == opt->region
+                       ? 0
+                       : error_set(err, -EINVAL, "the apply that was cut off is of region %u, not %u", region,
+                                   opt->region);
 }
 
 int apply_resume(const struct apply_options *opt, struct error *err) {
-        AUTO_JOURNAL struct journal *j = NULL;
         int r;
 
-        r = journal_load(opt->run_fd, &j, err);
-        if (r == -ENOENT)
-                return error_set(err, -ENOENT, "no apply of this run was cut off");
+        r = check_pending(opt, err);
+        if (r == 0)
+                r = transaction_resume(opt, err);
+        return r < 0 ? r : apply_run(opt, err);
+}
+
+int apply_abort(const struct apply_options *opt, struct error *err) {
+        size_t refused = 0;
+        int r;
+
+        r = check_pending(opt, err);
+        if (r == 0)
+                r = transaction_abort(opt, &refused, err);
         if (r < 0)
                 return r;
-        if (j->region != opt->region)
-                return error_set(err, -EINVAL, "the apply that was cut off is of region %u, not %u",
-                                 j->region, opt->region);
-        r = resume_batch(opt, j, err);
-        return r < 0 ? r : apply_run(opt, err);
+        return refused > INT32_MAX ? INT32_MAX : (int) refused;
 }

@@ -4,8 +4,10 @@
  * Stage: each file, link or directory that replaces something is made under a temporary name next to its
  * target. Commit: it takes its name by renameat2(2): RENAME_NOREPLACE where nothing may be there,
  * RENAME_EXCHANGE where something is replaced - then what came out is compared with what was expected, and
- * put back when the host changed it in between. Deletions are renamed away, compared, and then removed. So no
- * version that nobody reviewed is ever lost, without a lock.
+ * put back when the host changed it in between. Deletions are renamed away and compared. Renamed directories
+ * are renamed. So no version that nobody reviewed is ever lost, without a lock. The old versions keep their
+ * temporary names until all batches have landed: until then everything can go back. Finish looks at each once
+ * more and removes it.
  *
  * After a crash the inode numbers tell how far each entry came: the target is the staged object (landed), the
  * temporary name is (not yet), or neither (it was refused, or the host moved on).
@@ -14,7 +16,7 @@
  * at any place of the host's tree that another sandbox may write to. Hence descriptors only, no links
  * followed, each parent pinned at stage and compared at commit.
  */
-#include "fs/batch.h"
+#include "fs/batch-parts.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -50,7 +52,7 @@ void batch_deinit(struct batch *b) {
         }
 }
 
-static void step(const struct batch *b, const char *what) {
+void batch_step(const struct batch *b, const char *what) {
         if (b->opt->step)
                 b->opt->step(what, b->opt->step_arg);
 }
@@ -83,7 +85,7 @@ static int pin_parent(struct batch *b, size_t i) {
 }
 
 /* Whether the pinned parent is still what the path leads to. Return: 0, -ESTALE, -errno. */
-static int check_parent(const struct batch *b, size_t i) {
+int batch_check_parent(const struct batch *b, size_t i) {
         const char *name;
         struct stat now, pinned;
         AUTO_FD int fd = pathfd_open_parent(b->opt->lower_fd, b->journal->entries[i].path, &name);
@@ -174,7 +176,7 @@ static int stage_dir(struct slot *slot, const char *tmp, int upper_dir, const st
 }
 
 /* Opens the upper directory of entry @i and checks that the upper object is the one of the plan. */
-static int open_upper_parent(const struct batch *b, size_t i, struct stat *ret_st) {
+int batch_open_upper_parent(const struct batch *b, size_t i, struct stat *ret_st) {
         const struct journal_entry *e = &b->journal->entries[i];
         const char *name;
         AUTO_FD int fd = pathfd_open_parent(b->opt->upper_fd, e->path, &name);
@@ -195,13 +197,13 @@ static int stage_put(struct batch *b, size_t i) {
         char tmp[JOURNAL_TEMP_MAX];
         struct there made = { 0 };
         struct stat st;
-        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
         int r = -EOPNOTSUPP;
 
         if (upper < 0)
                 return upper;
         journal_temp_name(b->journal, i, tmp);
-        step(b, "stage");
+        batch_step(b, "stage");
         for (size_t k = 0; k < ARRAY_SIZE(makers); k++)
                 if ((st.st_mode & S_IFMT) == makers[k].type)
                         r = makers[k].make(slot, tmp, upper, &st);
@@ -217,18 +219,18 @@ static int stage_put(struct batch *b, size_t i) {
         return 0;
 }
 
-/* Notes in the upper which directory of the host the upper one now stands for. */
-static int adopt_dir(const struct batch *b, size_t i) {
+/* Notes in the upper which directory of the host, now called @name, the upper one of entry @i stands for. */
+int batch_adopt_dir(const struct batch *b, size_t i, const char *name) {
         const struct slot *slot = &b->slots[i];
         struct layer_origin origin;
         struct there lower;
         struct stat st;
-        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
         int r;
 
         if (upper < 0)
                 return upper;
-        r = look(slot->dir_fd, slot->name, &lower);
+        r = look(slot->dir_fd, name, &lower);
         if (r < 0)
                 return r;
         if (!lower.exists || !S_ISDIR(lower.st.st_mode))
@@ -237,23 +239,58 @@ static int adopt_dir(const struct batch *b, size_t i) {
         return layer_claim(upper, slot->name, &origin);
 }
 
+/* Whether the host's directory @name is the one that the upper's was made to. */
+static bool is_adopted(const struct batch *b, size_t i, const char *name) {
+        struct layer_origin origin = { 0 };
+        struct there lower;
+        struct stat st;
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
+
+        return upper >= 0 && look(b->slots[i].dir_fd, name, &lower) == 0 && lower.exists &&
+               layer_origin_at(upper, b->slots[i].name, &origin) == 0 && origin.ino == lower.st.st_ino;
+}
+
+/* The upper's directory stands for none of the host. */
+static int disown_dir(const struct batch *b, size_t i) {
+        struct stat st;
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
+
+        return upper < 0 ? upper : layer_claim(upper, b->slots[i].name, &(struct layer_origin){ 0 });
+}
+
+/* Made and adopted under the temporary name, so that it is known at any time whether we made it. */
 static int stage_mkdir(struct batch *b, size_t i) {
         const struct slot *slot = &b->slots[i];
+        const int fd = slot->dir_fd;
+        char tmp[JOURNAL_TEMP_MAX];
+        struct there target;
         struct stat st;
-        AUTO_FD int upper = open_upper_parent(b, i, &st);
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
         int r;
 
         if (upper < 0)
                 return upper;
-        step(b, "mkdir");
-        r = make_dir(slot, slot->name, &st);
+        r = look(fd, slot->name, &target);
+        if (r < 0 || target.exists)
+                return r < 0 ? r : -EEXIST;
+        journal_temp_name(b->journal, i, tmp);
+        batch_step(b, "mkdir");
+        r = make_dir(slot, tmp, &st);
         if (r < 0)
                 return r;
-        step(b, "adopt");
-        return adopt_dir(b, i);
+        batch_step(b, "adopt");
+        r = batch_adopt_dir(b, i, tmp);
+        batch_step(b, "name directory");
+        if (r == 0 && renameat2(fd, tmp, fd, slot->name, RENAME_NOREPLACE) < 0)
+                r = errno == EINVAL && renameat(fd, tmp, fd, slot->name) == 0 ? 0 : -errno;
+        if (r == 0)
+                return 0;
+        (void) unlinkat(fd, tmp, AT_REMOVEDIR);
+        (void) !disown_dir(b, i);
+        return r;
 }
 
-static int stage_delete(struct batch *b, size_t i) {
+static int stage_nothing(struct batch *b, size_t i) {
         (void) b;
         (void) i;
         return 0;
@@ -281,7 +318,9 @@ static void sync_files(struct batch *b) {
 
 int batch_stage(struct batch *b) {
         static int (*const stagers[])(struct batch * b, size_t i) = {
-                [JOURNAL_MKDIR] = stage_mkdir, [JOURNAL_PUT] = stage_put, [JOURNAL_DELETE] = stage_delete
+                [JOURNAL_MKDIR] = stage_mkdir,     [JOURNAL_PUT] = stage_put,
+                [JOURNAL_DELETE] = stage_nothing,  [JOURNAL_RENAME] = stage_nothing,
+                [JOURNAL_REFUSED] = stage_nothing,
         };
         static_assert(ARRAY_SIZE(stagers) == JOURNAL_OP_COUNT, "stagers[] and enum journal_op differ");
 
@@ -296,23 +335,23 @@ int batch_stage(struct batch *b) {
                 if (r < 0)
                         return r;
         }
-        step(b, "sync files");
+        batch_step(b, "sync files");
         sync_files(b);
         return 0;
 }
 
 void batch_rollback(struct batch *b) {
         for (size_t i = 0; i < b->journal->n; i++) {
+                const bool dir = b->journal->entries[i].op == JOURNAL_MKDIR;
                 char tmp[JOURNAL_TEMP_MAX];
 
                 if (b->slots[i].dir_fd < 0 && pin_parent(b, i) < 0)
                         continue;
                 journal_temp_name(b->journal, i, tmp);
-                step(b, "rollback");
-                if (b->journal->entries[i].op == JOURNAL_MKDIR)
-                        (void) !adopt_dir(b, i);
-                else
-                        (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
+                batch_step(b, "rollback");
+                (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
+                if (dir && !is_adopted(b, i, b->slots[i].name))
+                        (void) !disown_dir(b, i);
         }
 }
 
@@ -340,8 +379,8 @@ static int check_old(const struct batch *b, size_t i, const char *tmp, const str
         return check_tree(b, i, tmp, st);
 }
 
-/* The staged object has its name; what it replaced, if anything, has the temporary one. */
-static int finish_put(const struct batch *b, size_t i, const char *tmp) {
+/* The staged object has its name; what it replaced, if anything, has the temporary one: was it that? */
+static int verify_put(const struct batch *b, size_t i, const char *tmp) {
         const struct slot *slot = &b->slots[i];
         struct there old;
         int r;
@@ -351,15 +390,13 @@ static int finish_put(const struct batch *b, size_t i, const char *tmp) {
                 return r;
         r = check_old(b, i, tmp, &old.st);
         if (r < 0) {
-                step(b, "exchange back");
+                batch_step(b, "exchange back");
                 if (renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_EXCHANGE) < 0)
                         return -errno;
-                step(b, "remove staged");
+                batch_step(b, "remove staged");
                 (void) !hosttree_remove(slot->dir_fd, tmp);
-                return r;
         }
-        step(b, "remove old");
-        return hosttree_remove(slot->dir_fd, tmp);
+        return r;
 }
 
 static int check_target(const struct batch *b, size_t i, const struct there *target) {
@@ -379,7 +416,7 @@ static int swap_in(const struct batch *b, size_t i, const char *tmp, const struc
         const struct slot *slot = &b->slots[i];
         const int fd = slot->dir_fd;
 
-        step(b, "rename");
+        batch_step(b, "rename");
         if (renameat2(fd, tmp, fd, slot->name, target->exists ? RENAME_EXCHANGE : RENAME_NOREPLACE) == 0)
                 return 0;
         if (errno == ENOENT || errno == EEXIST)
@@ -394,17 +431,17 @@ static int swap_in(const struct batch *b, size_t i, const char *tmp, const struc
 static int land(const struct batch *b, size_t i, const char *tmp, const struct there *target) {
         int r;
 
-        r = check_parent(b, i);
+        r = batch_check_parent(b, i);
         if (r == 0)
                 r = check_target(b, i, target);
         if (r == 0)
                 r = swap_in(b, i, tmp, target);
         if (r < 0) {
-                step(b, "remove staged");
+                batch_step(b, "remove staged");
                 (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
                 return r;
         }
-        return finish_put(b, i, tmp);
+        return verify_put(b, i, tmp);
 }
 
 static int commit_put(const struct batch *b, size_t i) {
@@ -423,7 +460,7 @@ static int commit_put(const struct batch *b, size_t i) {
         if (r < 0)
                 return r;
         if (target.exists && target.st.st_ino == e->staged_ino)
-                return finish_put(b, i, tmp);
+                return verify_put(b, i, tmp);
         if (staged.exists && staged.st.st_ino == e->staged_ino)
                 return land(b, i, tmp, &target);
         /* cut off earlier; then the host replaced what had landed: the old version is nobody's any more */
@@ -432,26 +469,24 @@ static int commit_put(const struct batch *b, size_t i) {
         return -ESTALE;
 }
 
-/* What is to be deleted has the temporary name. */
-static int finish_delete(const struct batch *b, size_t i, const char *tmp, const struct stat *st) {
+/* What is to be deleted has the temporary name: was it that? */
+static int verify_delete(const struct batch *b, size_t i, const char *tmp, const struct stat *st) {
         const struct slot *slot = &b->slots[i];
         const int r = check_old(b, i, tmp, st);
 
         if (r < 0) {
-                step(b, "rename back");
+                batch_step(b, "rename back");
                 if (renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_NOREPLACE) < 0)
                         return -errno;
-                return r;
         }
-        step(b, "remove deleted");
-        return hosttree_remove(slot->dir_fd, tmp);
+        return r;
 }
 
 static int move_away(const struct batch *b, size_t i, const char *tmp) {
         const struct slot *slot = &b->slots[i];
         const int fd = slot->dir_fd;
 
-        step(b, "rename away");
+        batch_step(b, "rename away");
         if (renameat2(fd, slot->name, fd, tmp, RENAME_NOREPLACE) == 0)
                 return 0;
         if (errno != EINVAL) /* a file system without the flag: nobody else knows the name */
@@ -468,46 +503,36 @@ static int commit_delete(const struct batch *b, size_t i) {
         journal_temp_name(b->journal, i, tmp);
         r = look(slot->dir_fd, tmp, &old);
         if (r == 0 && old.exists)
-                return finish_delete(b, i, tmp, &old.st);
+                return verify_delete(b, i, tmp, &old.st);
         if (r == 0)
                 r = look(slot->dir_fd, slot->name, &target);
         if (r < 0 || !target.exists)
                 return r;
-        r = check_parent(b, i);
+        r = batch_check_parent(b, i);
         if (r == 0)
                 r = check_target(b, i, &target);
         if (r == 0)
                 r = move_away(b, i, tmp);
         if (r == 0)
                 r = look(slot->dir_fd, tmp, &old);
-        return r < 0 ? r : finish_delete(b, i, tmp, &old.st);
+        return r < 0 ? r : verify_delete(b, i, tmp, &old.st);
 }
 
 static int commit_mkdir(const struct batch *b, size_t i) {
-        return adopt_dir(b, i);
+        return is_adopted(b, i, b->slots[i].name) ? 0 : -EEXIST;
 }
 
-/* Takes what landed out of the upper, unless the upper is not what it was. */
-static void clean(const struct batch *b, size_t i) {
-        const struct journal_entry *e = &b->journal->entries[i];
-        struct stat st;
-        AUTO_FD int upper = -1;
-
-        if (e->op == JOURNAL_MKDIR)
-                return;
-        upper = open_upper_parent(b, i, &st);
-        if (upper < 0)
-                return;
-        step(b, "clean");
-        if (S_ISDIR(st.st_mode))
-                (void) !adopt_dir(b, i);
-        else
-                (void) !unlinkat(upper, b->slots[i].name, 0);
+static int commit_refused(const struct batch *b, size_t i) {
+        (void) b;
+        (void) i;
+        return -ESTALE;
 }
 
 static int commit_entry(struct batch *b, size_t i) {
         static int (*const committers[])(const struct batch *b, size_t i) = {
-                [JOURNAL_MKDIR] = commit_mkdir, [JOURNAL_PUT] = commit_put, [JOURNAL_DELETE] = commit_delete
+                [JOURNAL_MKDIR] = commit_mkdir,     [JOURNAL_PUT] = commit_put,
+                [JOURNAL_DELETE] = commit_delete,   [JOURNAL_RENAME] = batch_commit_rename,
+                [JOURNAL_REFUSED] = commit_refused,
         };
         static_assert(ARRAY_SIZE(committers) == JOURNAL_OP_COUNT, "committers[] and enum journal_op differ");
         struct slot *slot = &b->slots[i];
@@ -546,12 +571,181 @@ int batch_commit(struct batch *b) {
                 if (r < 0)
                         return r;
         }
-        step(b, "sync");
-        r = sync_parents(b);
+        batch_step(b, "sync");
+        return sync_parents(b);
+}
+
+/* ---- when all have landed ---- */
+
+/* Takes what landed out of the upper, unless the upper is not what it was. */
+static void clean(const struct batch *b, size_t i) {
+        struct stat st;
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
+
+        if (upper < 0)
+                return;
+        batch_step(b, "clean");
+        if (S_ISDIR(st.st_mode))
+                (void) !batch_adopt_dir(b, i, b->slots[i].name);
+        else
+                (void) !unlinkat(upper, b->slots[i].name, 0);
+}
+
+static int finish_entry(const struct batch *b, size_t i) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        const struct slot *slot = &b->slots[i];
+        char tmp[JOURNAL_TEMP_MAX];
+        struct there old = { 0 };
+        int r;
+
+        if (e->op != JOURNAL_PUT && e->op != JOURNAL_DELETE)
+                return 0;
+        journal_temp_name(b->journal, i, tmp);
+        r = look(slot->dir_fd, tmp, &old);
+        if (r == 0 && old.exists)
+                r = e->op == JOURNAL_PUT ? verify_put(b, i, tmp) : verify_delete(b, i, tmp, &old.st);
         if (r < 0)
                 return r;
-        for (size_t i = 0; i < b->journal->n; i++)
-                if (b->slots[i].state == SLOT_LANDED)
-                        clean(b, i);
+        batch_step(b, "remove old");
+        if (old.exists)
+                r = hosttree_remove(slot->dir_fd, tmp);
+        if (r == 0)
+                clean(b, i);
+        return r;
+}
+
+int batch_finish(struct batch *b) {
+        for (size_t i = 0; i < b->journal->n; i++) {
+                struct slot *slot = &b->slots[i];
+                int r = 0;
+
+                if (slot->state == SLOT_REFUSED)
+                        continue;
+                if (slot->dir_fd < 0)
+                        r = pin_parent(b, i);
+                if (r == 0)
+                        r = finish_entry(b, i);
+                r = settle(slot, r, SLOT_LANDED);
+                if (r < 0)
+                        return r;
+        }
         return 0;
+}
+
+/* ---- the way back ---- */
+
+static int undo_mkdir(const struct batch *b, size_t i, const char *tmp) {
+        const struct slot *slot = &b->slots[i];
+
+        (void) !hosttree_remove(slot->dir_fd, tmp);
+        if (is_adopted(b, i, slot->name)) {
+                batch_step(b, "undo mkdir");
+                if (unlinkat(slot->dir_fd, slot->name, AT_REMOVEDIR) < 0)
+                        return errno == ENOTEMPTY || errno == EEXIST ? -ESTALE : -errno;
+        }
+        return disown_dir(b, i);
+}
+
+/* Whether what landed is still what has the name, as it landed. */
+static bool is_ours(const struct journal_entry *e, const struct there *target) {
+        if (!target->exists || target->st.st_ino != e->staged_ino)
+                return false;
+        return !S_ISREG(target->st.st_mode) || ((uint64_t) target->st.st_size == e->upper.size &&
+                                                layer_origin_of(&target->st).mtime_ns == e->upper.mtime_ns);
+}
+
+/* What is back has another change time: the upper's record follows, or it would look like a conflict. */
+static void renew_record(const struct batch *b, size_t i) {
+        const struct slot *slot = &b->slots[i];
+        struct there back;
+        struct layer_origin origin;
+        struct stat st;
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
+
+        if (upper < 0 || look(slot->dir_fd, slot->name, &back) < 0 || !back.exists ||
+            !is_expected(&b->journal->entries[i].lower, &back.st))
+                return;
+        origin = layer_origin_of(&back.st);
+        (void) !layer_claim(upper, slot->name, &origin);
+}
+
+static int undo_put(const struct batch *b, size_t i, const char *tmp) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        const struct slot *slot = &b->slots[i];
+        const int fd = slot->dir_fd;
+        struct there old = { 0 }, target = { 0 };
+        int r;
+
+        r = look(fd, tmp, &old);
+        if (r == 0)
+                r = look(fd, slot->name, &target);
+        if (r < 0)
+                return r;
+        if (b->journal->phase == JOURNAL_STAGE || (old.exists && old.st.st_ino == e->staged_ino)) {
+                renew_record(b, i); /* it had not landed, or is back */
+                return old.exists ? hosttree_remove(fd, tmp) : 0;
+        }
+        if (!is_ours(e, &target))
+                return old.exists ? -ESTALE : 0;
+        batch_step(b, "undo put");
+        if (!old.exists)
+                r = renameat(fd, slot->name, fd, tmp) < 0 ? -errno : 0;
+        else if (renameat2(fd, tmp, fd, slot->name, RENAME_EXCHANGE) < 0)
+                r = errno == EINVAL && renameat(fd, tmp, fd, slot->name) == 0 ? 0 : -errno;
+        batch_step(b, "undo remove");
+        if (r == 0)
+                renew_record(b, i);
+        return r < 0 ? r : hosttree_remove(fd, tmp);
+}
+
+static int undo_delete(const struct batch *b, size_t i, const char *tmp) {
+        const struct slot *slot = &b->slots[i];
+        struct there old = { 0 };
+        int r;
+
+        r = look(slot->dir_fd, tmp, &old);
+        if (r < 0)
+                return r;
+        batch_step(b, "undo delete");
+        if (old.exists && renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_NOREPLACE) < 0)
+                return errno == EEXIST ? -ESTALE : -errno;
+        renew_record(b, i);
+        return 0;
+}
+
+static int undo_rename(const struct batch *b, size_t i, const char *tmp) {
+        (void) tmp;
+        return batch_undo_rename(b, i);
+}
+
+static int undo_nothing(const struct batch *b, size_t i, const char *tmp) {
+        (void) b;
+        (void) i;
+        (void) tmp;
+        return 0;
+}
+
+int batch_undo(struct batch *b) {
+        static int (*const undoers[])(const struct batch *b, size_t i, const char *tmp) = {
+                [JOURNAL_MKDIR] = undo_mkdir,     [JOURNAL_PUT] = undo_put,
+                [JOURNAL_DELETE] = undo_delete,   [JOURNAL_RENAME] = undo_rename,
+                [JOURNAL_REFUSED] = undo_nothing,
+        };
+        static_assert(ARRAY_SIZE(undoers) == JOURNAL_OP_COUNT, "undoers[] and enum journal_op differ");
+        int r;
+
+        for (size_t i = b->journal->n; i-- > 0;) {
+                char tmp[JOURNAL_TEMP_MAX];
+
+                journal_temp_name(b->journal, i, tmp);
+                r = b->slots[i].dir_fd < 0 ? pin_parent(b, i) : 0;
+                if (r == 0)
+                        r = undoers[b->journal->entries[i].op](b, i, tmp);
+                else if (r == -ENOENT || r == -ENOTDIR || r == -ELOOP)
+                        r = 0; /* nothing of ours is in a directory that is not there, or not any more */
+                r = settle(&b->slots[i], r, SLOT_STAGED);
+                if (r < 0)
+                        return r;
+        }
+        return sync_parents(b);
 }

@@ -42,7 +42,22 @@ int batch_stage(struct batch *b) __attribute__((warn_unused_result));
 void batch_rollback(struct batch *b);
 
 /**
- * batch_commit() - rename and delete, sync the directories, take what landed out of the upper
- * Also finishes a batch that was cut off anywhere in here. Return: 0, -ENOMEM, -EMFILE, -ENFILE.
+ * batch_commit() - give everything its name, sync the directories; what was replaced or deleted keeps the
+ * temporary names
+ * Also goes on with a batch that was cut off anywhere in here. Return: 0, -ENOMEM, -EMFILE, -ENFILE.
  */
 int batch_commit(struct batch *b) __attribute__((warn_unused_result));
+
+/**
+ * batch_finish() - remove what was replaced or deleted, take what landed out of the upper
+ * An old version that the host has changed since goes back to its name: that entry is refused with -ESTALE.
+ * May be called again. Return: 0, -ENOMEM, -EMFILE, -ENFILE.
+ */
+int batch_finish(struct batch *b) __attribute__((warn_unused_result));
+
+/**
+ * batch_undo() - put everything back as it was before the batch, whatever became of it
+ * What the host has changed since stays: that entry is refused with -ESTALE, its old version keeps the
+ * temporary name. May be called again. Return: 0, -ENOMEM, -EMFILE, -ENFILE.
+ */
+int batch_undo(struct batch *b) __attribute__((warn_unused_result));

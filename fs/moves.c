@@ -197,6 +197,14 @@ bool moves_takes(const struct moves *moves, const char *from) {
                bsearch(&from, moves->sources, moves->n, sizeof(*moves->sources), by_bytes) != NULL;
 }
 
+bool moves_is(int dir_fd, const char *name) {
+        enum layer_kind kind = LAYER_ABSENT;
+        AUTO_FD int fd = open_beneath(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
+
+        return fd >= 0 && fgetxattr(fd, XATTR_REDIRECT, NULL, 0) >= 0 &&
+               layer_lookup(dir_fd, name, &kind, NULL) == 0 && kind == LAYER_DIR; /* opaque: it hides all */
+}
+
 int moves_set(int fd, const char *from) {
         AUTO_BUF struct buf value = { 0 };
         int r;

@@ -39,6 +39,9 @@ const struct move *moves_find(const struct moves *moves, const char *path);
 /** moves_takes() - whether the lower directory @from is shown elsewhere */
 bool moves_takes(const struct moves *moves, const char *from);
 
+/** moves_is() - whether the upper directory @name in @dir_fd was renamed */
+bool moves_is(int dir_fd, const char *name);
+
 /** moves_set() - let the upper directory open as @fd (for reading) stand for the lower @from; NULL: for the
  * one of its own path. Return: 0 or -errno. */
 int moves_set(int fd, const char *from) __attribute__((warn_unused_result));

@@ -8,8 +8,10 @@
 
 #include "fs/hosttree.h"
 #include "fs/layer.h"
+#include "fs/moves.h"
 #include "fs/names.h"
 #include "fs/same.h"
+#include "fs/transaction.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -41,10 +43,17 @@ static int flatten_child(int upper_fd, int lower_fd, const char *name, bool opaq
         r = layer_lookup(upper_fd, name, &kind, NULL);
         if (r < 0 || (kind != LAYER_DIR && kind != LAYER_OPAQUE_DIR))
                 return r;
+        if (moves_is(upper_fd, name)) /* its lower one is elsewhere */
+                return 0;
         upper = open_dir(upper_fd, name);
         lower = open_dir(lower_fd, name);
         if (upper < 0 || lower < 0) /* nothing below to hide */
                 return is_closed(upper < 0 ? upper : lower) ? 0 : upper < 0 ? upper : lower;
+        if (kind == LAYER_OPAQUE_DIR) { /* it stands for no lower one: relocate_all() was cut off */
+                r = moves_set(upper, NULL);
+                if (r < 0)
+                        return r;
+        }
         if (kind == LAYER_OPAQUE_DIR && !opaque) {
                 opaque = true;
                 since_ns = diff_hidden_since(upper);
@@ -107,14 +116,23 @@ static int adopt(int upper_dir, int lower_dir, const char *name) {
 /* Lands the mode of a directory when the work changed it. @ret: whether the upper has nothing more to say. */
 static int finish_mode(struct finish *f, int upper_dir, int lower_dir, const char *name,
                        const struct stat *upper, bool *ret) {
-        struct change c = { .kind = CHANGE_MODIFIED, .path = buf_cstr(&f->path), .mode = upper->st_mode };
+        struct change c = { .kind = CHANGE_MODIFIED,
+                            .path = buf_cstr(&f->path),
+                            .lower_path = buf_cstr(&f->path),
+                            .mode = upper->st_mode,
+                            .upper = upper,
+                            .upper_dir = upper_dir,
+                            .lower_dir = lower_dir };
+        enum apply_choice choice;
         struct stat lower;
 
         *ret = true;
         if (fstatat(lower_dir, name, &lower, AT_SYMLINK_NOFOLLOW) < 0 ||
             !diff_dir_mode_changed(upper_dir, name, f->opt->kernel, upper, &lower, &c.conflict))
                 return 0;
-        if (c.conflict && !f->opt->force) { /* counted and reported from the diff */
+        choice = apply_choose(f->opt, &c);
+        if (choice == APPLY_LEAVE ||
+            (c.conflict && choice != APPLY_FORCE)) { /* counted and reported from the diff */
                 *ret = false;
                 return 0;
         }
@@ -177,6 +195,8 @@ static int finish_entry(struct finish *f, int upper_dir, int lower_dir, const ch
                 return errno == EACCES ? 0 : -errno;
         if (kind == LAYER_WHITEOUT)
                 return exists ? 0 : drop(f, upper_dir, name);
+        if (kind == LAYER_DIR && moves_is(upper_dir, name))
+                return 0;
         if (kind == LAYER_DIR)
                 return exists ? finish_dir(f, upper_dir, lower_dir, name, &upper, depth) : 0;
         if (kind == LAYER_FILE && exists && same_object(upper_dir, &upper, lower_dir, &lower, name))

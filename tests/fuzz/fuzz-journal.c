@@ -24,6 +24,8 @@ static void check_journal(const struct journal *j, const uint8_t *data, size_t s
         for (size_t i = 0; i < j->n; i++) {
                 check(j->entries[i].op < JOURNAL_OP_COUNT && pathfd_is_sane(j->entries[i].path));
                 check(strlen(j->entries[i].path) <= JOURNAL_PATH_MAX);
+                check((j->entries[i].op == JOURNAL_RENAME) == (j->entries[i].from != NULL));
+                check(!j->entries[i].from || pathfd_is_sane(j->entries[i].from));
                 journal_temp_name(j, i, name);
                 check(strlen(name) < sizeof(name) && !strchr(name, '/'));
         }

@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@
 
 #include "fs/apply.h"
 #include "fs/journal.h"
+#include "fs/moves.h"
 #include "tests/unit/layers.h"
 
 enum { LIST_MAX = 65536 };
@@ -59,7 +62,8 @@ static void expect_apply(const struct layers *l, bool force, int want, const cha
         if (r != want)
                 print_message("%s\n", err.msg);
         assert_int_equal(r, want);
-        assert_string_equal(buf_cstr(&report), want_report);
+        if (want_report)
+                assert_string_equal(buf_cstr(&report), want_report);
         if (want_lower)
                 expect_list(l, "lower", want_lower);
         expect_list(l, "run", "");
@@ -289,6 +293,16 @@ static void die_at(const char *what, void *arg) {
                 (void) raise(SIGKILL);
 }
 
+/** struct fatal - the name of a step */
+struct fatal {
+        const char *at;
+};
+
+static void die_at_name(const char *what, void *arg) {
+        if (strcmp(what, ((const struct fatal *) arg)->at) == 0)
+                (void) raise(SIGKILL);
+}
+
 /* Applies, or resumes, in a child that dies at step @n. Return: whether it lived. */
 static bool apply_until(const struct layers *l, int n) {
         struct apply_options opt = options(l, NULL);
@@ -310,8 +324,53 @@ static bool apply_until(const struct layers *l, int n) {
         return WIFEXITED(status);
 }
 
-static const char before[] = "del=old f2d=old gone/ gone/x=old mod=old o/ o/hidden=old type@target ";
-static const char after[] = "f2d/ f2d/x=new mod=new n/ n/a=new o/ o/new=new type=file ";
+static const char before[] =
+        "del=old f2d=old gone/ gone/x=old mod=old o/ o/hidden=old r/ r/f=old r/in/ r/in/i=old "
+        "src/ src/k=old src/s=old taken/ taken/t=old type@target ";
+static const char after[] =
+        "f2d/ f2d/x=new mod=new n/ n/a=new n/moved/ n/moved/f=old n/moved/g=new o/ o/new=new "
+        "side/ side/i=old taken/ taken/k=new taken/s=old type=file ";
+
+/* The work renames the lower directory @from to @dir/@name. */
+static void move_dir(const struct layers *l, const char *dir, const char *name, const char *from) {
+        AUTO_FD int d = layers_dir(l, dir);
+        AUTO_FD int fd = -1;
+
+        assert_int_equal(mkdirat(d, name, 0755), 0);
+        fd = openat(d, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_true(fd >= 0);
+        assert_int_equal(moves_set(fd, from), 0);
+}
+
+/* One is renamed into a new directory, one out of that, one onto a directory that the work removed. */
+static void build_renames(const struct layers *l) {
+        struct layer_origin origin;
+        struct stat st;
+
+        move_dir(l, "n", "moved", "r");
+        layers_add(l, "n/moved", "g", "new");
+        layers_delete(l, "", "r");
+        move_dir(l, "", "side", "r/in");
+        {
+                AUTO_FD int d = layers_dir(l, "n/moved");
+
+                assert_int_equal(layer_whiteout(d, "in", NULL), 0);
+        }
+        move_dir(l, "", "taken", "src");
+        assert_int_equal(fstatat(l->lower_fd, "taken", &st, AT_SYMLINK_NOFOLLOW), 0);
+        origin = layer_origin_of(&st);
+        assert_int_equal(layer_claim(l->upper_fd, "taken", &origin), 0);
+        layers_delete(l, "", "src");
+        {
+                AUTO_FD int d = layers_dir(l, "taken");
+                AUTO_FD int lower = openat(l->lower_fd, "src/k", O_RDONLY | O_CLOEXEC);
+                AUTO_FD int fd = -1;
+
+                assert_int_equal(layer_copy_up(lower, d, "k", true), 0);
+                fd = openat(d, "k", O_WRONLY | O_TRUNC | O_CLOEXEC);
+                assert_int_equal(write_all(fd, "new", 3), 0);
+        }
+}
 
 static void build(struct layers *l) {
         struct layer_origin origin = { 0 };
@@ -324,6 +383,15 @@ static void build(struct layers *l) {
         tree_file(&l->tree, "lower/gone/x", "old", 0644);
         tree_dir(&l->tree, "lower/o");
         tree_file(&l->tree, "lower/o/hidden", "old", 0644);
+        tree_dir(&l->tree, "lower/r");
+        tree_file(&l->tree, "lower/r/f", "old", 0644);
+        tree_dir(&l->tree, "lower/r/in");
+        tree_file(&l->tree, "lower/r/in/i", "old", 0644);
+        tree_dir(&l->tree, "lower/src");
+        tree_file(&l->tree, "lower/src/k", "old", 0644);
+        tree_file(&l->tree, "lower/src/s", "old", 0644);
+        tree_dir(&l->tree, "lower/taken");
+        tree_file(&l->tree, "lower/taken/t", "old", 0644);
         assert_int_equal(symlinkat("target", l->lower_fd, "type"), 0);
         expect_list(l, "lower", before);
         layers_tick();
@@ -343,6 +411,7 @@ static void build(struct layers *l) {
                 origin = layer_origin_of(&st);
         }
         assert_int_equal(layer_claim(l->upper_fd, "type", &origin), 0);
+        build_renames(l);
         layers_tick();
 }
 
@@ -368,7 +437,8 @@ static void expect_whole(const struct layers *l) {
 static void expect_finished(const struct layers *l) {
         expect_list(l, "lower", after);
         expect_list(l, "upper", "");
-        expect_list(l, "run", "");
+        assert_false(tree_has(&l->tree, "run/journal") || tree_has(&l->tree, "run/journal.done") ||
+                     tree_has(&l->tree, "run/journal.final"));
 }
 
 static void resume_finishes_after_a_kill_at_every_step(void **state) {
@@ -389,6 +459,277 @@ static void resume_finishes_after_a_kill_at_every_step(void **state) {
                         break;
         }
         assert_in_range(n, 30, 200); /* it did die at each of many steps */
+}
+
+/* What --abort does, and whether it lived when killed at step @n. */
+static bool abort_until(const struct layers *l, int n, int *ret) {
+        struct apply_options opt = options(l, NULL);
+        int status = 0;
+        pid_t pid;
+
+        pid = fork();
+        if (pid == 0) {
+                int r;
+
+                opt.step = die_at;
+                opt.step_arg = &n;
+                r = apply_abort(&opt, NULL);
+                _exit(r == 0 ? 0 : r == -EALREADY ? 1 : r == -ENOENT ? 2 : 3);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        *ret = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        return WIFEXITED(status);
+}
+
+/* All is back as it was, or all had landed; either way nothing is lost: a second apply lands everything. */
+static void expect_back(const struct layers *l, int aborted) {
+        static char list[LIST_MAX];
+
+        assert_in_range(aborted, 0, 2);
+        tree_list(&l->tree, "lower", list, sizeof(list));
+        if (aborted == 0) /* there was something to undo */
+                assert_string_equal(list, before);
+        if (aborted == 2 && strcmp(list, after) != 0) /* nothing had begun, or all was over */
+                assert_string_equal(list, before);
+        assert_true(apply_until(l, 0));
+        expect_finished(l);
+}
+
+/* Red when a step of the way back is left out: undo_put(), undo_delete(), undo_mkdir(), batch_undo_rename(),
+ * or when batch_commit() removes what it replaced. */
+static void abort_restores_after_a_kill_at_every_step(void **state) {
+        int aborts = 0;
+
+        (void) state;
+        for (int n = 1;; n++) {
+                struct layers l;
+                bool lived;
+                int r;
+
+                build(&l);
+                lived = apply_until(&l, n);
+                assert_true(abort_until(&l, 0, &r));
+                aborts += r == 0;
+                expect_back(&l, r);
+                layers_deinit(&l);
+                if (lived)
+                        break;
+        }
+        assert_in_range(aborts, 40, 400);
+}
+
+static void abort_survives_being_killed_itself(void **state) {
+        (void) state;
+        for (int n = 5; n < 90; n += 7) {
+                struct layers l;
+                int kills = 0, r;
+
+                build(&l);
+                (void) apply_until(&l, n);
+                while (!abort_until(&l, ++kills, &r)) {
+                        expect_whole(&l);
+                        assert_true(kills < 200);
+                }
+                expect_back(&l, r);
+                layers_deinit(&l);
+        }
+}
+
+static void abort_keeps_what_the_host_wrote_meanwhile(void **state) {
+        struct layers *l = *state;
+        AUTO_BUF struct buf report = { 0 };
+        struct apply_options opt = options(l, &report);
+        struct error err = { 0 };
+        int status = 0, n = 0;
+        pid_t pid;
+
+        tree_file(&l->tree, "lower/a", "old", 0644);
+        tree_file(&l->tree, "lower/b", "old", 0644);
+        layers_tick();
+        layers_modify(l, "", "a", "new");
+        layers_modify(l, "", "b", "new");
+        pid = fork();
+        if (pid == 0) {
+                opt.report = NULL;
+                opt.step = die_at_name;
+                opt.step_arg = &(struct fatal){ "close journal" };
+                _exit(apply_run(&opt, NULL) != 0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status));
+        tree_expect(&l->tree, "lower/a", "new");
+        tree_file(&l->tree, "lower/a", "the host", 0644);
+        n = apply_abort(&opt, &err);
+        assert_int_equal(n, 1);
+        assert_string_equal(buf_cstr(&report), "!M a|");
+        tree_expect(&l->tree, "lower/a", "the host");
+        tree_expect(&l->tree, "lower/b", "old");
+        tree_expect(&l->tree, "upper/a", "new");
+        tree_expect(&l->tree, "upper/b", "new");
+        assert_int_equal(apply_abort(&opt, &err), -ENOENT);
+}
+
+/* A renamed directory is not copied: what it holds keeps its inodes. */
+static void run_renames_directories_in_place(void **state) {
+        struct layers *l = *state;
+        struct stat was, is;
+
+        tree_dir(&l->tree, "lower/r");
+        tree_file(&l->tree, "lower/r/f", "old", 0644);
+        assert_int_equal(mknodat(l->lower_fd, "r/fifo", S_IFIFO | 0600, 0), 0);
+        assert_int_equal(fstatat(l->lower_fd, "r/f", &was, 0), 0);
+        layers_tick();
+        move_dir(l, "new/deep", "moved", "r");
+        layers_delete(l, "", "r");
+        expect_apply(l, false, 0, "A new|A new/deep|R new/deep/moved|",
+                     "new/ new/deep/ new/deep/moved/ new/deep/moved/f=old new/deep/moved/fifo! ");
+        assert_int_equal(fstatat(l->lower_fd, "new/deep/moved/f", &is, 0), 0);
+        assert_int_equal(was.st_ino, is.st_ino);
+        expect_list(l, "upper", "");
+}
+
+static void run_swaps_two_directories(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/a");
+        tree_file(&l->tree, "lower/a/x", "a", 0644);
+        tree_dir(&l->tree, "lower/b");
+        tree_file(&l->tree, "lower/b/x", "b", 0644);
+        layers_tick();
+        move_dir(l, "", "a", "b");
+        move_dir(l, "", "b", "a");
+        for (unsigned i = 0; i < 2; i++) {
+                struct layer_origin origin;
+                struct stat st;
+
+                assert_int_equal(fstatat(l->lower_fd, i ? "a" : "b", &st, AT_SYMLINK_NOFOLLOW), 0);
+                origin = layer_origin_of(&st);
+                assert_int_equal(layer_claim(l->upper_fd, i ? "a" : "b", &origin), 0);
+        }
+        expect_apply(l, false, 0, NULL, "a/ a/x=b b/ b/x=a ");
+        expect_list(l, "upper", "");
+}
+
+static void run_leaves_renames_in_conflict(void **state) {
+        struct layers *l = *state;
+
+        tree_dir(&l->tree, "lower/a");
+        tree_file(&l->tree, "lower/a/x", "a", 0644);
+        layers_tick();
+        move_dir(l, "", "new", "a");
+        layers_add(l, "new", "y", "new");
+        layers_delete(l, "", "a");
+        tree_dir(&l->tree, "lower/new");
+        tree_file(&l->tree, "lower/new/y", "the host", 0644);
+        expect_apply(l, false, 2, "!R new|!A new/y|", "a/ a/x=a new/ new/y=the host ");
+        expect_list(l, "upper", "a= new/ new/y=new ");
+}
+
+static enum apply_choice choose(const struct change *c, void *arg) {
+        (void) arg;
+        return strncmp(c->path, "take", 4) == 0    ? APPLY_TAKE
+               : strncmp(c->path, "force", 5) == 0 ? APPLY_FORCE
+                                                   : APPLY_LEAVE;
+}
+
+static void run_lands_what_is_chosen(void **state) {
+        struct layers *l = *state;
+        AUTO_BUF struct buf report = { 0 };
+        struct apply_options opt = options(l, &report);
+        struct error err = { 0 };
+
+        tree_file(&l->tree, "lower/force", "old", 0644);
+        tree_file(&l->tree, "lower/leave", "old", 0644);
+        tree_file(&l->tree, "lower/take", "old", 0644);
+        tree_dir(&l->tree, "lower/left");
+        layers_tick();
+        layers_modify(l, "", "force", "new");
+        layers_modify(l, "", "leave", "new");
+        layers_modify(l, "", "take", "new");
+        layers_mkdir(l, "left");
+        assert_int_equal(fchmodat(l->upper_fd, "left", 0711, 0), 0);
+        layers_add(l, "", "leave2", "new");
+        tree_file(&l->tree, "lower/force", "host", 0644);
+        opt.choose = choose;
+        assert_int_equal(apply_run(&opt, &err), 0);
+        assert_string_equal(buf_cstr(&report), "M force|M take|");
+        expect_list(l, "lower", "force=new leave=old left/ take=new ");
+        expect_list(l, "upper", "leave=new leave2=new left/ ");
+}
+
+/* Whether the call may change a file system; others are no place to die at. */
+static bool changes_something(uint64_t nr) {
+        static const long calls[] = { SYS_openat,    SYS_openat2,      SYS_mkdirat,        SYS_renameat,
+                                      SYS_renameat2, SYS_unlinkat,     SYS_linkat,         SYS_symlinkat,
+                                      SYS_fsetxattr, SYS_fremovexattr, SYS_write,          SYS_ftruncate,
+                                      SYS_fchmod,    SYS_fchmodat,     SYS_utimensat,      SYS_fchown,
+                                      SYS_fsync,     SYS_sendfile,     SYS_copy_file_range };
+
+        for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+                if (nr == (uint64_t) calls[i])
+                        return true;
+        return false;
+}
+
+/* Stops apply before its @n-th call that may change something and kills it there. Return: whether it lived.
+ */
+static bool apply_until_call(const struct layers *l, int n) {
+        struct apply_options opt = options(l, NULL);
+        bool entry = false;
+        int status = 0;
+        pid_t pid;
+
+        pid = fork();
+        if (pid == 0) {
+                (void) ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+                (void) raise(SIGSTOP);
+                _exit(apply_run(&opt, NULL) != 0);
+        }
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSTOPPED(status));
+        (void) ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD);
+        while (ptrace(PTRACE_SYSCALL, pid, NULL, NULL) == 0 && waitpid(pid, &status, 0) == pid &&
+               WIFSTOPPED(status)) {
+                struct __ptrace_syscall_info info = { 0 };
+
+                entry = ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(info), &info) > 0 &&
+                        info.op == PTRACE_SYSCALL_INFO_ENTRY;
+                if (entry && changes_something(info.entry.nr) && --n == 0) {
+                        (void) kill(pid, SIGKILL);
+                }
+        }
+        return WIFEXITED(status);
+}
+
+/* Each run takes one call in STRIDE, others the next time; COFFERDAM_EVERY_CALL=1 takes all, in half a
+ * minute. */
+static void apply_survives_a_kill_at_any_system_call(void **state) {
+        const int stride = getenv("COFFERDAM_EVERY_CALL") ? 1 : 17;
+        int deaths = 0;
+
+        (void) state;
+        for (int n = 1 + getpid() % stride;; n += stride) {
+                struct layers l;
+                bool lived;
+                int r;
+
+                build(&l);
+                lived = apply_until_call(&l, n);
+                deaths += !lived;
+                expect_whole(&l);
+                if (n / stride % 2) {
+                        assert_true(abort_until(&l, 0, &r));
+                        expect_back(&l, r);
+                } else {
+                        assert_true(apply_until(&l, 0));
+                        expect_finished(&l);
+                }
+                layers_deinit(&l);
+                if (lived)
+                        break;
+        }
+        print_message("# killed at %d system calls, first %d\n", deaths, 1 + getpid() % stride);
+        assert_true(deaths >= 10);
 }
 
 static void resume_survives_being_killed_itself(void **state) {
@@ -545,6 +886,14 @@ int main(void) {
                 CASE(resume_wants_an_open_journal_of_its_region),
                 cmocka_unit_test(resume_finishes_after_a_kill_at_every_step),
                 cmocka_unit_test(resume_survives_being_killed_itself),
+                cmocka_unit_test(abort_restores_after_a_kill_at_every_step),
+                cmocka_unit_test(abort_survives_being_killed_itself),
+                cmocka_unit_test(apply_survives_a_kill_at_any_system_call),
+                CASE(abort_keeps_what_the_host_wrote_meanwhile),
+                CASE(run_renames_directories_in_place),
+                CASE(run_swaps_two_directories),
+                CASE(run_leaves_renames_in_conflict),
+                CASE(run_lands_what_is_chosen),
                 cmocka_unit_test(run_never_loses_what_the_host_writes_meanwhile),
                 CASE(run_does_not_replace_what_appears_meanwhile),
                 CASE(run_is_not_led_outside_by_a_race),

@@ -27,6 +27,7 @@ static struct journal *sample(size_t n) {
 
                 e->op = (enum journal_op)(i % JOURNAL_OP_COUNT);
                 e->path = strdup("dir\n\xff/file");
+                e->from = e->op == JOURNAL_RENAME ? strdup("old/\xfe") : NULL;
                 e->lower = (struct layer_origin){ 1, i, 3, -4, 5, 0100644 };
                 e->upper = (struct layer_origin){ 6, 7, 8, 9, -10, 0120777 };
                 e->since_ns = -1;
@@ -53,6 +54,9 @@ static void store_and_load_keep_everything(void **state) {
         for (size_t i = 0; i < got->n; i++) {
                 assert_int_equal(got->entries[i].op, want->entries[i].op);
                 assert_string_equal(got->entries[i].path, want->entries[i].path);
+                assert_int_equal(got->entries[i].from != NULL, got->entries[i].op == JOURNAL_RENAME);
+                if (got->entries[i].from)
+                        assert_string_equal(got->entries[i].from, "old/\xfe");
                 assert_int_equal(got->entries[i].lower.ino, i);
                 assert_int_equal(got->entries[i].lower.mtime_ns, -4);
                 assert_int_equal(got->entries[i].upper.ctime_ns, -10);
@@ -61,6 +65,55 @@ static void store_and_load_keep_everything(void **state) {
         }
         assert_int_equal(journal_remove(t.fd, NULL), 0);
         assert_int_equal(journal_remove(t.fd, NULL), 0); /* idempotent */
+        assert_int_equal(tree_count(&t, "."), 0);
+        tree_deinit(&t);
+}
+
+static int note_number(struct journal *j, void *arg) {
+        return buf_fmt(arg, "%llu ", (unsigned long long) j->tx);
+}
+
+static void expect_batches(int fd, bool backwards, const char *want) {
+        AUTO_BUF struct buf got = { 0 };
+        struct error err = { 0 };
+
+        assert_int_equal(journal_each(fd, backwards, note_number, &got, &err), 0);
+        assert_string_equal(buf_cstr(&got), want);
+}
+
+static void list_keeps_batches_in_order(void **state) {
+        AUTO_JOURNAL struct journal *j = sample(3);
+        AUTO_FD int fd = -1;
+        struct tree t;
+        struct stat st;
+
+        (void) state;
+        tree_init(&t);
+        assert_int_equal(journal_list(t.fd), JOURNAL_NONE);
+        assert_int_equal(journal_each(t.fd, false, note_number, NULL, NULL), -ENOENT);
+        for (j->tx = 1; j->tx <= 3; j->tx++) {
+                assert_int_equal(journal_store(t.fd, j, NULL), 0);
+                assert_int_equal(journal_append(t.fd, j, NULL), 0);
+        }
+        assert_int_equal(journal_list(t.fd), JOURNAL_DONE);
+        expect_batches(t.fd, false, "1 2 3 ");
+        expect_batches(t.fd, true, "3 2 1 ");
+        /* cut anywhere in the last one: it was never closed */
+        fd = openat(t.fd, "journal.done", O_RDWR | O_CLOEXEC);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(pwrite(fd, "\0\0\0\0\0\0\0\0", 8, st.st_size - 8), 8);
+        expect_batches(t.fd, true, "2 1 ");
+        for (off_t size = st.st_size - 1; size > st.st_size / 3 * 2; size -= 7) {
+                assert_int_equal(ftruncate(fd, size), 0);
+                expect_batches(t.fd, false, "1 2 ");
+        }
+        /* damage before it is not passed over */
+        assert_int_equal(pwrite(fd, "\xff", 1, 60), 1);
+        assert_int_equal(journal_each(t.fd, false, note_number, NULL, NULL), -EBADMSG);
+        assert_int_equal(journal_seal(t.fd, NULL), 0);
+        assert_int_equal(journal_list(t.fd), JOURNAL_FINAL);
+        assert_int_equal(journal_forget(t.fd, NULL), 0);
+        assert_int_equal(journal_forget(t.fd, NULL), 0); /* idempotent */
         assert_int_equal(tree_count(&t, "."), 0);
         tree_deinit(&t);
 }
@@ -161,6 +214,7 @@ static void open_parent_follows_nothing(void **state) {
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(store_and_load_keep_everything),
+                cmocka_unit_test(list_keeps_batches_in_order),
                 cmocka_unit_test(parse_rejects_every_cut_and_every_flipped_bit),
                 cmocka_unit_test(path_is_sane_or_not),
                 cmocka_unit_test(open_parent_takes_paths_of_any_length),
