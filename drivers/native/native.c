@@ -491,7 +491,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         struct setup s = {
                 .plan = sb->plan, .host_fd = -1, .root_fd = -1, .fuse_fd = -1, .trace = req->trace
         };
-        const struct seccomp_options options = { 0 };
+        const struct seccomp_options options = { .no_setid = sb->plan->n_bypass > 0 };
         int fuse[2], notices[2], control[2];
         int r;
 

@@ -10,8 +10,8 @@
 
 // clang-format off: one call, one line
 const struct seccomp_rule seccomp_rules_arch[] = {
-        { "open", __NR_open, SECCOMP_ALLOW, "older form of an allowed call" },
-        { "creat", __NR_creat, SECCOMP_ALLOW, "older form of an allowed call" },
+        { "open", __NR_open, SECCOMP_SETID_OPEN, "older form of an allowed call" },
+        { "creat", __NR_creat, SECCOMP_SETID_MODE1, "older form of an allowed call" },
         { "stat", __NR_stat, SECCOMP_ALLOW, "older form of an allowed call" },
         { "lstat", __NR_lstat, SECCOMP_ALLOW, "older form of an allowed call" },
         { "poll", __NR_poll, SECCOMP_ALLOW, "older form of an allowed call" },
@@ -27,13 +27,13 @@ const struct seccomp_rule seccomp_rules_arch[] = {
         { "unlink", __NR_unlink, SECCOMP_ALLOW, "older form of an allowed call" },
         { "symlink", __NR_symlink, SECCOMP_ALLOW, "older form of an allowed call" },
         { "readlink", __NR_readlink, SECCOMP_ALLOW, "older form of an allowed call" },
-        { "chmod", __NR_chmod, SECCOMP_ALLOW, "older form of an allowed call" },
+        { "chmod", __NR_chmod, SECCOMP_SETID_MODE1, "older form of an allowed call" },
         { "chown", __NR_chown, SECCOMP_ALLOW, "older form of an allowed call" },
         { "lchown", __NR_lchown, SECCOMP_ALLOW, "older form of an allowed call" },
         { "utime", __NR_utime, SECCOMP_ALLOW, "older form of an allowed call" },
         { "utimes", __NR_utimes, SECCOMP_ALLOW, "older form of an allowed call" },
         { "futimesat", __NR_futimesat, SECCOMP_ALLOW, "older form of an allowed call" },
-        { "mknod", __NR_mknod, SECCOMP_ALLOW, "older form of an allowed call" },
+        { "mknod", __NR_mknod, SECCOMP_SETID_MODE1, "older form of an allowed call" },
         { "fork", __NR_fork, SECCOMP_ALLOW, "older form of an allowed call" },
         { "vfork", __NR_vfork, SECCOMP_ALLOW, "older form of an allowed call" },
         { "getpgrp", __NR_getpgrp, SECCOMP_ALLOW, "older form of an allowed call" },

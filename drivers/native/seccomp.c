@@ -17,6 +17,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -25,6 +26,7 @@
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,6 +50,11 @@ enum label {
         TO_NETLINK,
         TO_SOCKETPAIR,
         TO_PERSONALITY,
+        TO_MODE1,
+        TO_MODE2,
+        TO_MODE3,
+        TO_OPEN,
+        TO_OPENAT,
         TO_COUNT
 };
 
@@ -74,6 +81,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ARG_LOW and ARG_HIGH a
 #define AND         (BPF_ALU | BPF_AND | BPF_K)
 #define EQUAL       (BPF_JMP | BPF_JEQ | BPF_K)
 #define ANY_BIT     (BPF_JMP | BPF_JSET | BPF_K)
+#define MAKES_FILE  (O_CREAT | (O_TMPFILE & ~O_DIRECTORY))
+#define SETID       (S_ISUID | S_ISGID)
 #define SOCKET_TYPE 0xf /* SOCK_TYPE_MASK of the kernel */
 #define OLD_PACKET  10  /* SOCK_PACKET, which turns AF_INET into AF_PACKET */
 
@@ -103,6 +112,17 @@ static const struct check checks[] = {
         { TO_PERSONALITY, LOAD, ARG_LOW(0) },
         { TO_NEXT, EQUAL, UINT32_MAX, TO_ALLOW, TO_NEXT }, /* asks only */
         { TO_NEXT, ANY_BIT, ~PERSONALITY_HARMLESS, TO_EPERM, TO_ALLOW },
+
+        { TO_OPEN, LOAD, ARG_LOW(1) }, /* without these flags the mode is whatever is in the register */
+        { TO_NEXT, ANY_BIT, MAKES_FILE, TO_MODE2, TO_ALLOW },
+        { TO_OPENAT, LOAD, ARG_LOW(2) },
+        { TO_NEXT, ANY_BIT, MAKES_FILE, TO_MODE3, TO_ALLOW },
+        { TO_MODE1, LOAD, ARG_LOW(1) },
+        { TO_NEXT, ANY_BIT, SETID, TO_EPERM, TO_ALLOW },
+        { TO_MODE2, LOAD, ARG_LOW(2) },
+        { TO_NEXT, ANY_BIT, SETID, TO_EPERM, TO_ALLOW },
+        { TO_MODE3, LOAD, ARG_LOW(3) },
+        { TO_NEXT, ANY_BIT, SETID, TO_EPERM, TO_ALLOW },
 
         { TO_SOCKETPAIR, LOAD, ARG_LOW(0) },
         { TO_NEXT, EQUAL, AF_UNIX, TO_ALLOW, TO_EAFNOSUPPORT },
@@ -139,6 +159,7 @@ static const struct {
 
 static const struct {
         enum label plain, nested; /* without and with nested_userns */
+        enum label no_setid;      /* TO_NEXT: the same */
 } targets[] = {
         [SECCOMP_ENOSYS] = { TO_ENOSYS, TO_ENOSYS },
         [SECCOMP_ALLOW] = { TO_ALLOW, TO_ALLOW },
@@ -151,6 +172,11 @@ static const struct {
         [SECCOMP_CHECK_SOCKET] = { TO_SOCKET, TO_SOCKET },
         [SECCOMP_CHECK_SOCKETPAIR] = { TO_SOCKETPAIR, TO_SOCKETPAIR },
         [SECCOMP_CHECK_PERSONALITY] = { TO_PERSONALITY, TO_PERSONALITY },
+        [SECCOMP_SETID_MODE1] = { TO_ALLOW, TO_ALLOW, TO_MODE1 },
+        [SECCOMP_SETID_MODE2] = { TO_ALLOW, TO_ALLOW, TO_MODE2 },
+        [SECCOMP_SETID_OPEN] = { TO_ALLOW, TO_ALLOW, TO_OPEN },
+        [SECCOMP_SETID_OPENAT] = { TO_ALLOW, TO_ALLOW, TO_OPENAT },
+        [SECCOMP_SETID_ENOSYS] = { TO_ALLOW, TO_ALLOW, TO_ENOSYS },
 };
 static_assert(ARRAY_SIZE(targets) == SECCOMP_ACTION_COUNT, "targets[] and enum seccomp_action differ");
 
@@ -202,6 +228,8 @@ static void make_ranges(struct assembler *a, const struct seccomp_options *opt) 
 
                         to[rule->nr] = opt->nested_userns ? targets[rule->action].nested
                                                           : targets[rule->action].plain;
+                        if (opt->no_setid && targets[rule->action].no_setid != TO_NEXT)
+                                to[rule->nr] = targets[rule->action].no_setid;
                 }
         for (uint32_t nr = 0; nr <= SECCOMP_NR_MAX; nr++)
                 if (nr == 0 || to[nr] != to[nr - 1])

@@ -25,6 +25,11 @@ enum seccomp_action {
         SECCOMP_CHECK_SOCKET,
         SECCOMP_CHECK_SOCKETPAIR,
         SECCOMP_CHECK_PERSONALITY,
+        SECCOMP_SETID_MODE1, /* allowed; with no_setid unless argument 1 has a set-id bit */
+        SECCOMP_SETID_MODE2,
+        SECCOMP_SETID_OPEN, /* the same for the mode of a file that is made */
+        SECCOMP_SETID_OPENAT,
+        SECCOMP_SETID_ENOSYS, /* allowed; with no_setid it is not there: its mode cannot be seen */
         SECCOMP_ACTION_COUNT
 };
 
@@ -44,6 +49,7 @@ extern const size_t n_seccomp_rules_arch;
 /** struct seccomp_options - what a specification can change */
 struct seccomp_options {
         bool nested_userns; /* the work may make namespaces and mounts of its own */
+        bool no_setid;      /* no file gets a set-id bit: for files of the host that no guard serves */
 };
 
 enum {

@@ -244,6 +244,30 @@ bypass_is_the_host() {
         "$C" discard >/dev/null
 }
 
+# the one thing that would outlive the run as a danger: red without .no_setid in start_all()
+bypass_takes_no_set_id() {
+        forget
+        mkdir b
+        cp /bin/true b/t
+        sandbox --bypass b -- python3 - <<'PY'
+import ctypes, errno, os, struct
+def no(want, f, *a):
+    try: f(*a)
+    except OSError as e: assert e.errno == want, (a, e)
+    else: raise SystemExit('allowed: %s' % (a,))
+for mode in (0o4755, 0o2755, 0o6777): no(errno.EPERM, os.chmod, 'b/t', mode)
+no(errno.EPERM, os.open, 'b/n', os.O_CREAT | os.O_WRONLY, 0o4755)
+no(errno.EPERM, os.open, 'b', os.O_TMPFILE | os.O_WRONLY, 0o4755)
+no(errno.EPERM, os.mknod, 'b/m', 0o104755)
+how = struct.pack('QQQ', os.O_CREAT | os.O_WRONLY, 0o4755, 0)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall(437, -100, b'b/o', how, 24) == -1 and ctypes.get_errno() == errno.ENOSYS
+os.chmod('b/t', 0o755); os.close(os.open('b/n', os.O_CREAT | os.O_WRONLY, 0o755)); os.mkdir('b/d', 0o1777)
+PY
+        eq '' "$(find b -perm /6000)" 'set-id files'
+        [ -e b/n ] || fail 'nothing was made'
+}
+
 bypass_refuses() {
         forget
         mkdir -p .git/hooks .git/objects real d
@@ -372,6 +396,7 @@ t 'caches: kept, shared, read-only' cache_kinds
 t 'an overlay mount at another place' overlay_mount_elsewhere
 t 'host_state auto: package caches for this run only' host_caches
 t 'bypass: a directory as the host has it' bypass_is_the_host
+t 'bypass: nothing set-id is made' bypass_takes_no_set_id
 t 'bypass: what is refused' bypass_refuses
 t 'an engine that cannot be had is refused, or said' engine_is_refused_or_said
 t 'a linked worktree of a cow workspace' worktree_follows

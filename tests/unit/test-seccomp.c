@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/net.h>
 #include <linux/seccomp.h>
@@ -13,6 +14,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -185,6 +187,46 @@ static void program_agrees_with_table(void **state) {
                         assert_int_equal(ask(&p, nr | X32, 0, 0, 0), REFUSED(ENOSYS));
                 }
         }
+}
+
+/* red when a call that can make a set-id file leaves the table's SECCOMP_SETID_ rows */
+static void program_no_setid_refuses_set_id_bits(void **state) {
+        static const struct {
+                int nr, mode; /* argument that is the mode */
+                int flags;    /* argument that says whether a file is made, -1: always */
+        } calls[] = {
+                { __NR_fchmod, 1, -1 },  { __NR_fchmodat, 2, -1 }, { __NR_fchmodat2, 2, -1 },
+                { __NR_mknodat, 2, -1 }, { __NR_openat, 3, 2 },
+#ifdef __NR_chmod
+                { __NR_chmod, 1, -1 },   { __NR_creat, 1, -1 },    { __NR_mknod, 1, -1 },
+                { __NR_open, 2, 1 },
+#endif
+        };
+        static const uint64_t bits[] = { S_ISUID, S_ISGID, S_ISUID | S_ISGID | 0777, S_IFREG | S_ISUID };
+        struct seccomp_program p = { 0 }, plain = compile(false);
+
+        (void) state;
+        assert_int_equal(seccomp_filter_compile(&(struct seccomp_options){ .no_setid = true }, &p, NULL), 0);
+        for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+                struct seccomp_data data = { .nr = calls[i].nr, .arch = SECCOMP_ARCH };
+
+                for (size_t b = 0; b < ARRAY_SIZE(bits); b++) {
+                        data.args[calls[i].mode] = bits[b] | HIGH;
+                        if (calls[i].flags >= 0) {
+                                data.args[calls[i].flags] = O_RDWR;
+                                assert_int_equal(run(&p, &data), SECCOMP_RET_ALLOW); /* no mode */
+                                data.args[calls[i].flags] = O_TMPFILE;
+                                assert_int_equal(run(&p, &data), REFUSED(EPERM));
+                                data.args[calls[i].flags] = O_CREAT | O_WRONLY;
+                        }
+                        assert_int_equal(run(&p, &data), REFUSED(EPERM));
+                        assert_int_equal(run(&plain, &data), SECCOMP_RET_ALLOW);
+                }
+                data.args[calls[i].mode] = S_ISVTX | 0777;
+                assert_int_equal(run(&p, &data), SECCOMP_RET_ALLOW);
+        }
+        assert_int_equal(ask(&p, __NR_openat2, 0, 0, 0), REFUSED(ENOSYS));
+        assert_int_equal(ask(&plain, __NR_openat2, 0, 0, 0), SECCOMP_RET_ALLOW);
 }
 
 static void program_kills_other_architectures(void **state) {
@@ -390,6 +432,7 @@ int main(void) {
                 cmocka_unit_test(table_numbers_are_what_names_say),
                 cmocka_unit_test(table_never_allows_the_dangerous),
                 cmocka_unit_test(program_agrees_with_table),
+                cmocka_unit_test(program_no_setid_refuses_set_id_bits),
                 cmocka_unit_test(program_kills_other_architectures),
                 cmocka_unit_test(program_checks_arguments),
                 cmocka_unit_test(program_allows_four_socket_families),
