@@ -64,6 +64,7 @@ static const struct callfilter_call calls[] = {
         ALLOW(fstat),
         ALLOW(statx),
         ALLOW(fstatfs),
+        { 457 /* statmount */, CALL_ALLOW, 0, 0, 0 },
         ALLOW(getdents64),
         ALLOW(mkdirat),
         ALLOW(mknodat),

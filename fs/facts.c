@@ -3,6 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+#include "fs/sensitive.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
 
 static struct timespec to_timespec(struct statx_timestamp t) {
         return (struct timespec){ .tv_sec = t.tv_sec, .tv_nsec = t.tv_nsec };
@@ -10,7 +15,9 @@ static struct timespec to_timespec(struct statx_timestamp t) {
 
 static int look(int dir_fd, const char *name, int flags, struct statx *ret) {
         flags |= AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
-        return statx(dir_fd, name, flags, STATX_BASIC_STATS | STATX_BTIME, ret) < 0 ? -errno : 0;
+        return statx(dir_fd, name, flags, STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID_UNIQUE, ret) < 0
+                       ? -errno
+                       : 0;
 }
 
 /* Whether there is a server to ask: a disk's file system knows all there is to know. */
@@ -20,6 +27,22 @@ static bool may_be_remote(const struct statx *x) {
 
 static bool is_mount_point(const struct statx *x) {
         return x->stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
+/*
+ * A mount below a region belongs to it, but a procfs would hand out the processes of the host, the memory of
+ * this one first of all (a tree that is built to be a root may have one). Before Linux 6.8 the file system is
+ * asked.
+ */
+static bool is_kernels(int dir_fd, const char *name, const struct statx *x) {
+        AUTO_FD int fd = -1;
+        struct statfs fs;
+        uint64_t magic;
+
+        if ((x->stx_mask & STATX_MNT_ID_UNIQUE) && sys_mount_magic(x->stx_mnt_id, &magic) == 0)
+                return sensitive_fs(magic);
+        fd = open_beneath(dir_fd, name, O_PATH, 0);
+        return fd < 0 || fstatfs(fd, &fs) < 0 || sensitive_fs((uint32_t) fs.f_type);
 }
 
 int facts_at(int dir_fd, const char *name, struct facts *ret) {
@@ -35,6 +58,8 @@ int facts_at(int dir_fd, const char *name, struct facts *ret) {
         }
         if (r < 0)
                 return r;
+        if (*name && is_mount_point(&x) && is_kernels(dir_fd, name, &x))
+                return -EACCES;
         ret->loose = *name && may_be_remote(&x) && is_mount_point(&x);
         ret->st = (struct stat){
                 .st_dev = makedev(x.stx_dev_major, x.stx_dev_minor),

@@ -17,7 +17,8 @@ struct facts {
 /**
  * facts_at() - look at @name in @dir_fd without following a link; "" is the object open as @dir_fd itself
  * A file system that is mounted at @name is not asked: the one of @dir_fd may be all right when that one does
- * not answer. Return: 0 or -errno.
+ * not answer. A file system of the kernel (procfs and the like) that is mounted there is not shown.
+ * Return: 0, -EACCES (that), -errno.
  */
 int facts_at(int dir_fd, const char *name, struct facts *ret) __attribute__((warn_unused_result));
 

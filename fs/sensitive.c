@@ -364,20 +364,27 @@ static int check_place(const char *place, const char *why, void *arg) {
         return hit && !is_allowed(c, place) ? refuse(c, place, why) : 0;
 }
 
+const char *sensitive_fs(uint64_t magic) {
+        for (size_t i = 0; i < ARRAY_SIZE(kernel_fs); i++)
+                if (magic == kernel_fs[i].magic)
+                        return kernel_fs[i].name;
+        return NULL;
+}
+
 static int check_fs(const struct candidate *c, int fd) {
+        const char *name;
         struct statfs fs;
 
         if (fstatfs(fd, &fs) < 0)
                 return error_set(c->err, -errno, "bind source '%s': %s", ESC(c->given), strerror(errno));
-        for (size_t i = 0; i < ARRAY_SIZE(kernel_fs); i++) {
-                if ((uint32_t) fs.f_type == kernel_fs[i].magic && !is_allowed(c, NULL))
-                        return error_set(
-                                c->err, -EPERM,
-                                "bind source '%s' is refused: it is on %s, an interface of the kernel; "
-                                "allow it with --allow-sensitive '%s'",
-                                ESC(c->given), kernel_fs[i].name, ESC(c->given));
-        }
-        return 0;
+        name = sensitive_fs((uint32_t) fs.f_type);
+        if (!name || is_allowed(c, NULL))
+                return 0;
+        return error_set(
+                c->err, -EPERM,
+                "bind source '%s' is refused: it is on %s, an interface of the kernel; allow it with "
+                "--allow-sensitive '%s'",
+                ESC(c->given), name, ESC(c->given));
 }
 
 static int check_type(const char *given, mode_t mode, struct error *err) {

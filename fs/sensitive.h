@@ -1,12 +1,17 @@
 /*
- * sensitive.h - places of the host that are not bind sources; used by pin.c
+ * sensitive.h - places of the host that are not for the work; used by pin.c and facts.c
  */
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "fs/pin.h"
 #include "fs/walk.h"
+
+/** sensitive_fs() - the name of the kernel's file system with this f_type, NULL: it is none of them. Their
+ * files are interfaces to the kernel or to other processes. Static. */
+const char *sensitive_fs(uint64_t magic);
 
 /**
  * sensitive_check() - whether the resolved source is, or lies in, a place that is refused

@@ -15,10 +15,6 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
-#ifndef STATX_MNT_ID_UNIQUE
-#define STATX_MNT_ID_UNIQUE 0x00004000U /* Linux 6.8 */
-#endif
-
 /** struct walking - a path on its way: @real is where @fd is, found in @dir_fd, @todo what is left to go */
 struct walking {
         int fd, dir_fd;

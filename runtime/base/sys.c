@@ -1,5 +1,6 @@
 #include "runtime/base/sys.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -62,6 +63,26 @@ int open_beneath_long(int dir_fd, const char *path, int flags) {
                 path += n + 1;
         }
         return open_beneath(at < 0 ? dir_fd : at, path, flags, 0);
+}
+
+int sys_mount_magic(uint64_t mnt_id, uint64_t *ret) {
+        const struct {
+                uint32_t size, spare;
+                uint64_t mnt_id, mask;
+        } request = { .size = sizeof(request), .mnt_id = mnt_id, .mask = 1 /* STATMOUNT_SB_BASIC */ };
+        struct {
+                uint32_t size, mnt_opts;
+                uint64_t mask;
+                uint32_t dev_major, dev_minor;
+                uint64_t magic;
+                char rest[480];
+        } answer = { 0 };
+
+        static_assert(sizeof(request) == 24 && sizeof(answer) == 512, "as in linux/mount.h of 6.8");
+        if (syscall(457 /* statmount */, &request, &answer, sizeof(answer), 0) < 0)
+                return -errno;
+        *ret = answer.magic;
+        return 0;
 }
 
 int sys_open_tree(int dir_fd, const char *path, unsigned int flags) {

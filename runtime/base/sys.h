@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#ifndef STATX_MNT_ID_UNIQUE
+#define STATX_MNT_ID_UNIQUE 0x00004000U /* Linux 6.8 */
+#endif
 #ifndef RESOLVE_CACHED
 #define RESOLVE_CACHED 0x20
 #endif
@@ -30,6 +33,10 @@ int open_beneath(int dir_fd, const char *path, int flags, mode_t mode) __attribu
 
 /** open_beneath_long() - open_beneath() for a path of any length; no O_CREAT */
 int open_beneath_long(int dir_fd, const char *path, int flags) __attribute__((warn_unused_result));
+
+/** sys_mount_magic() - Linux 6.8: the file system (f_type of statfs(2)) of the mount with the unique number
+ * @mnt_id, without asking that file system. Return: 0, -ENOSYS, -errno. */
+int sys_mount_magic(uint64_t mnt_id, uint64_t *ret) __attribute__((warn_unused_result));
 
 /** sys_open_tree() - Linux 5.2; OPEN_TREE_CLOEXEC is added */
 int sys_open_tree(int dir_fd, const char *path, unsigned int flags) __attribute__((warn_unused_result));

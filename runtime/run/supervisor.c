@@ -49,6 +49,7 @@ static void fail(struct supervisor *s, const char *failure_code, const char *tex
                 return; /* the first reason counts */
         s->final.type = RUN_MSG_ERROR;
         s->final.code = EXIT_AROUND;
+        s->final.signal = s->final.exec_errno = 0;
         (void) snprintf(s->final.failure_code, sizeof(s->final.failure_code), "%s", failure_code);
         (void) snprintf(s->final.text, sizeof(s->final.text), "%s", text);
         s->over = true;
@@ -96,9 +97,11 @@ static void on_exec_finished(void *arg, const struct exec_result *result) {
 
         s->result = *result;
         s->over = true;
-        s->final.code = result->exit_code;
-        s->final.signal = result->signal;
-        s->final.exec_errno = result->exec_errno;
+        if (s->final.type != RUN_MSG_ERROR) { /* else it ended together with the sandbox */
+                s->final.code = result->exit_code;
+                s->final.signal = result->signal;
+                s->final.exec_errno = result->exec_errno;
+        }
         events_emit(&s->record.events, "exec_finished",
                     json_pack("{s:i,s:i,s:i,s:I,s:I}", "exec_id", COMMAND_ID, "exit_code", result->exit_code,
                               "signal", result->signal, "duration_ms",

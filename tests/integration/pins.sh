@@ -207,6 +207,37 @@ cannot_tell() {
         lacks "$(cat events)" bind_source_changed
 }
 
+# what is mounted below a source, before the start and later: it is part of it, but nothing of the kernel's. Red when
+# facts_at() lets a mount root pass
+nested_mounts() {
+        sources
+        mkdir "$D/up/mid/src/data" "$D/up/mid/src/later"
+        touch "$D/up/mid/src/version" "$D/up/mid/src/late"
+        swap bind "$D/up/mid/src/data" "$D/evil" 1
+        swap bind "$D/up/mid/src/version" /proc/version 1
+        (
+                wait_for 20 test -e go
+                swap bind "$D/up/mid/src/late" /proc/version 1
+                swap bind "$D/up/mid/src/later" "$D/evil" 1
+                touch done
+        ) >/dev/null &
+        "$C" run --mount "type=bind,source=$D/up/mid/src,target=/data" -- sh -c '
+                cat /data/data/f; cat /data/version; ls /data
+                touch go; while [ ! -e done ]; do sleep 0.05; done; sleep 1.1
+                cat /data/later/f; cat /data/late' >out 2>err || true
+        wait $!
+        eq 'canary data f late later version canary' "$(xargs <out)"
+        eq 2 "$(grep -c 'Permission denied' err)" 'refusals'
+}
+nested_proc() {
+        sources
+        mkdir "$D/up/mid/src/proc"
+        mount -t proc none "$D/up/mid/src/proc"
+        status 1 "$C" run --mount "type=bind,source=$D/up/mid/src,target=/data" -- cat /data/proc/self/status >out 2>err
+        eq '' "$(cat out)"
+        has "$(cat err)" 'Permission denied'
+}
+
 # ---- races ----
 
 # a source that is now fine, now a link to what is refused: a start fails or shows what is fine
@@ -341,6 +372,8 @@ t 'a source that changes during the run' during_the_run
 t 'a mount over a source before the mount' mounted when_mounted clone
 t 'a mount over a source between mount and command' mounted when_mounted pivot_root
 t 'a mount over a source during the run' mounted during_the_run_mounted
+t 'mounts below a source' mounted nested_mounts
+if [ "$(id -u)" = 0 ]; then t 'a procfs below a source' mounted nested_proc; fi
 t 'the workspace is kept' workspace_is_kept
 t 'the workspace can end the run' workspace_can_stop
 t 'an editor replaces a file' editor
