@@ -136,11 +136,13 @@ static int kind_of(const json_t *row, enum region_kind *ret) {
 static int place_open(const struct question *q, const json_t *row, struct place *place, struct error *err) {
         struct explain_region *r = &place->region;
         const char *source = text_of(row, "source"), *target = text_of(row, "target");
+        const char *engine = text_of(row, "engine");
 
         place->row = row;
         if (kind_of(row, &r->kind) < 0)
                 return error_set(err, -EINVAL, "the state of the run is damaged, or of another version");
         r->is_file = json_is_true(json_object_get(row, "file"));
+        r->kernel = engine && strcmp(engine, "overlay") == 0;
         r->lower_fd = open_source(row, r->is_file);
         r->upper_fd = open_upper(q, row);
         r->host_root = source && target && strcmp(source, target) == 0 ? source : NULL;

@@ -36,7 +36,8 @@ static int dup_or_none(int fd) {
 }
 
 /* Goes down by one name; what the upper hides or replaces is not looked for in the lower. */
-static int descend(struct pair *at, const char *name) {
+static int descend(const struct explain_region *region, struct pair *at, const char *name) {
+        AUTO_FREE char *redirect = NULL;
         struct pair next = { -1, -1 };
         enum layer_kind kind = LAYER_ABSENT;
         int r = at->upper < 0 ? 0 : layer_lookup(at->upper, name, &kind, NULL);
@@ -45,7 +46,13 @@ static int descend(struct pair *at, const char *name) {
                 return r;
         if (kind == LAYER_DIR || kind == LAYER_OPAQUE_DIR)
                 next.upper = open_beneath(at->upper, name, O_PATH | O_DIRECTORY, 0);
-        if ((kind == LAYER_DIR || kind == LAYER_ABSENT) && at->lower >= 0)
+        if (kind == LAYER_DIR && layer_get_redirect(at->upper, name, &redirect) < 0)
+                redirect = NULL;
+        if (redirect && region->lower_fd >= 0) /* renamed: the host has it elsewhere */
+                next.lower = *redirect == '/'
+                                     ? open_beneath(region->lower_fd, redirect + 1, O_PATH | O_DIRECTORY, 0)
+                                     : open_beneath(at->lower, redirect, O_PATH | O_DIRECTORY, 0);
+        else if ((kind == LAYER_DIR || kind == LAYER_ABSENT) && at->lower >= 0)
                 next.lower = open_beneath(at->lower, name, O_PATH | O_DIRECTORY, 0);
         pair_deinit(at);
         at->lower = next.lower < 0 ? -1 : next.lower;
@@ -136,7 +143,7 @@ int explain_look(const struct explain_region *region, const char *path, struct e
                 return 0;
         while (r == 0 && (slash = strchr(name, '/'))) {
                 *slash = '\0';
-                r = descend(&at, name);
+                r = descend(region, &at, name);
                 name = slash + 1;
         }
         ret->type = 0;
@@ -175,7 +182,7 @@ bool explain_applies(const struct explanation *e, enum explain_op op) {
 /* What becomes of a change that is held. */
 static enum explain_result held(const struct explain_region *region, const struct explanation *e,
                                 enum explain_op op, int *ret_errno) {
-        if (region_kind_copies(region->kind))
+        if (region_kind_copies(region->kind) && (region->kernel || op != EXPLAIN_LINK))
                 return EXPLAIN_HELD;
         if (op == EXPLAIN_RENAME || op == EXPLAIN_LINK) { /* it would lead around the rule */
                 *ret_errno = op == EXPLAIN_LINK ? EPERM : EXDEV;
@@ -202,6 +209,10 @@ enum explain_result explain_op(const struct explain_region *region, const char *
                 return EXPLAIN_YES;
         r = admit_change(region->kind,
                          (region->rules || region_kind_copies(region->kind)) && !region->is_file, v.action);
+        if (r >= 0 && region->kernel && op == EXPLAIN_RENAME && S_ISDIR(e->type) && !e->held) {
+                *ret_errno = EXDEV; /* overlayfs renames no directory that the host has */
+                return EXPLAIN_REFUSED;
+        }
         if (r == ADMIT_LOWER)
                 return EXPLAIN_HOST;
         if (r >= 0)

@@ -38,6 +38,7 @@ enum explain_result {
 struct explain_region {
         enum region_kind kind;
         bool is_file;
+        bool kernel;         /* the kernel's overlayfs takes the changes, and asks no rule */
         struct rules *rules; /* NULL: everything allowed */
         const char *
                 host_root; /* absolute path of the root when the work and the host have the same, else NULL */

@@ -7,14 +7,15 @@ rules=(--protect '**/keep/**' --hide '**/secret/**' --hold '*.key')
 
 # Each operation on each kind of name: what explain says before is what happens then, to the work and to the host. Red
 # for instance when fs/admit.c refuses with another errno, or the judge is not asked about removals.
-tells_the_truth() { # MODE
+tells_the_truth() { # [OPTION...]
         need_command python3
         cp "$TOP/tests/integration/explain.py" "$T/explain.py"
         mkdir work
         cd work
-        python3 "$T/explain.py" prepare "$C" explain "${rules[@]}" ${1:+--workspace-mode "$1"}
+        [[ $* != *overlay* ]] || { rules=(--hold '*.key'); export OVERLAY=1; } # what protects or hides is the fuse engine's
+        python3 "$T/explain.py" prepare "$C" explain "${rules[@]}" "$@"
         cp "$T/explain.py" .
-        sandbox "${rules[@]}" ${1:+--workspace-mode "$1"} -- python3 explain.py act >../ends.json
+        sandbox "${rules[@]}" "$@" -e OVERLAY="${OVERLAY-}" -- python3 explain.py act >../ends.json
         python3 "$T/explain.py" compare
 }
 
@@ -111,7 +112,9 @@ hostile_names() {
         has "$("$C" explain .git/config)" 'too long to be judged'
 }
 
-t 'what explain says is what happens, direct' tells_the_truth ''
+t 'what explain says is what happens, direct' tells_the_truth
+t 'what explain says is what happens, cow' tells_the_truth --workspace-mode cow --engine fuse
+t 'what explain says is what happens, cow by the kernel' tells_the_truth --workspace-mode cow --engine overlay
 t 'who said a rule' who_said_it
 t 'links on the way are followed' follows_links
 t 'exit codes' exit_codes

@@ -33,7 +33,7 @@ upstreams() {
         rm -rf seed
 }
 
-everyday() { # MODE
+everyday() { # [OPTION...]
         upstreams
         cat "$T/preamble" - >work.sh <<'SH'
 git clone -q https://example.org/up c
@@ -85,8 +85,8 @@ git init -q made; git -C made commit -q --allow-empty -m first
 git init -q --bare bare.git; git -C c push -q ../bare.git HEAD:refs/heads/main
 git clone -q --mirror https://example.org/up mirror.git 2>/dev/null; rm -rf mirror.git
 SH
-        sandbox ${1:+--workspace-mode "$1"} -- bash work.sh >said 2>err || fail "inside: $(tail -n 5 err)"
-        if [ "${1-}" = cow ]; then "$C" apply >applied 2>&1 || fail "apply: $(cat applied)"; fi
+        sandbox "$@" -- bash work.sh >said 2>err || fail "inside: $(tail -n 5 err)"
+        if [[ "$*" == *cow* ]]; then "$C" apply >applied 2>&1 || fail "apply: $(cat applied)"; fi
         sound c
         sound wt
         sound c/deps/lib
@@ -212,7 +212,7 @@ fire() { # each with its output thrown away: what matters is whether the canary 
         done
 }
 
-no_way_runs() { # MODE
+no_way_runs() { # [OPTION...]
         local name what n=0
         while IFS='|' read -r name what; do
                 n=$((n + 1))
@@ -226,7 +226,7 @@ no_way_runs() { # MODE
                 chmod +x evil
                 git add f
                 git commit -q -m first
-                sandbox ${1:+--workspace-mode "$1"} -- bash -c "git config --global user.name t; git config --global user.email t@e; $what" >"$T/inside" 2>&1 </dev/null || :
+                sandbox "$@" -- bash -c "git config --global user.name t; git config --global user.email t@e; $what" >"$T/inside" 2>&1 </dev/null || :
                 fire
                 if [ -s "$T/sung" ]; then fail "$name: the host ran $(head -n 2 "$T/sung"); inside: $(cat "$T/inside")"; fi
         done < <(ways)
@@ -264,9 +264,12 @@ judge_config() {
 t 'documented keys: what is not reviewed is held' judge_config keys
 t 'files by hand: the reader reads what git reads' judge_config differ
 t 'files at random: the reader reads what git reads' judge_config random "${COFFERDAM_SEED:-$RANDOM}" "$([ -n "${COFFERDAM_LONG-}" ] && echo 20000 || echo 400)"
-t 'everyday git in a direct workspace is whole on the host' everyday ''
+t 'everyday git in a direct workspace is whole on the host' everyday
+t 'everyday git in a cow workspace is whole on the host once it is applied, fuse' everyday --workspace-mode cow --engine fuse
+t 'everyday git in a cow workspace is whole on the host once it is applied, overlay' everyday --workspace-mode cow --engine overlay
 t 'a hook made inside runs inside' hooks_run_inside
 t 'maintenance start' maintenance_start
 t 'the ways to be run work without a guard' ways_work
-t 'no way to be run by the git of the host, direct' no_way_runs ''
+t 'no way to be run by the git of the host, direct' no_way_runs
+t 'no way to be run by the git of the host, cow' no_way_runs --workspace-mode cow
 finish
