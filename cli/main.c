@@ -22,10 +22,19 @@ static int verb_version(const struct ctx *ctx, int argc, char **argv) {
 
 const struct verb verbs[] = {
         { "run", "run a command in a sandbox on the workspace", verb_run },
+        { "start", "start a sandbox and leave it running", verb_start },
+        { "exec", "run a further command in a sandbox", verb_exec },
+        { "stop", "end runs", verb_stop },
+        { "rm", "remove runs that have ended", verb_rm },
+        { "ps", "list the runs", verb_ps },
+        { "inspect", "all that is known of a run, as JSON", verb_inspect },
+        { "logs", "what detached commands said", verb_logs },
+        { "events", "what happened in a run", verb_events },
         { "diff", "show what a run changed and the host does not have", verb_diff },
         { "apply", "land what a run holds on the host", verb_apply },
         { "discard", "throw away a run and what it holds", verb_discard },
         { "explain", "which rule decides about a path, and what it says", verb_explain },
+        { "gc", "clear up after runs that died", verb_gc },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text, or the options of a verb", verb_help },
@@ -44,16 +53,6 @@ const struct verb *verb_find(const char *word) {
         return NULL;
 }
 
-/* what the users of container engines look for and a later version has */
-static bool is_later(const char *word) {
-        static const char *const later[] = { "start", "exec", "stop", "rm", "ps", "inspect", "logs" };
-
-        for (size_t i = 0; i < ARRAY_SIZE(later); i++)
-                if (strcmp(word, later[i]) == 0)
-                        return true;
-        return false;
-}
-
 int verb_unknown(const char *word) {
         const char *names[ARRAY_SIZE(verbs)];
         const char *near;
@@ -63,9 +62,6 @@ int verb_unknown(const char *word) {
         near = suggest_name(word, names, n_verbs);
         if (word[0] == '-')
                 log_error("'%s' stands before the verb: options follow it, see 'cofferdam help'", ESC(word));
-        else if (is_later(word))
-                log_error("verb '%s': not in this version: a sandbox lives as long as its 'cofferdam run'",
-                          word);
         else if (near)
                 log_error("unknown verb '%s': did you mean '%s'?", ESC(word), near);
         else

@@ -43,6 +43,33 @@ int verb_doctor(const struct ctx *ctx, int argc, char **argv);
 /** verb_run() - start a sandbox, run a command in it, tear it down; exit code of the command */
 int verb_run(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_start() - start a sandbox and leave it; its id on stdout */
+int verb_start(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_exec() - a further command in a sandbox that was started; exit code of the command */
+int verb_exec(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_stop() - end runs that were started: SIGTERM, grace, SIGKILL */
+int verb_stop(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_rm() - remove runs that have ended; what they hold only with --force */
+int verb_rm(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_ps() - the runs that live, or all */
+int verb_ps(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_inspect() - all that is known of a run, as JSON */
+int verb_inspect(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_logs() - what detached commands said */
+int verb_logs(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_events() - the events of a run */
+int verb_events(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_gc() - reap what dead runs left */
+int verb_gc(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_spec() - show, check and describe specifications */
 int verb_spec(const struct ctx *ctx, int argc, char **argv);
 

@@ -27,7 +27,7 @@ struct exec_request {
         uint32_t id; /* chosen by the caller, comes back in the callbacks */
         const char *const
                 *argv; /* NULL-terminated; argv[0] is looked up in the sandbox's PATH when it has no slash */
-        const char *const *env; /* NULL-terminated, complete; NULL: the plan's */
+        const char *const *env; /* NULL-terminated, added to the plan's or in place of them; NULL: none */
         const char *cwd;        /* absolute path inside; NULL: the workspace */
         bool tty;               /* give the command a terminal of the sandbox's own devpts */
         struct winsize winsize; /* of the new terminal */
@@ -40,7 +40,8 @@ struct exec_result {
         uint32_t id;
         int exit_code;  /* 0..255, or 126 and 127 when it could not be executed; 128 + signal when killed */
         int signal;     /* 0 or the number that killed it */
-        int exec_errno; /* 0, or why execve failed (exit_code is 126 or 127 then) */
+        int exec_errno; /* 0, or why execve failed (exit_code is 126 or 127 then); negative: why the working
+                           directory could not be entered */
         uint64_t max_rss_bytes;
 };
 
@@ -56,8 +57,8 @@ struct seed_report {
 /** struct sandbox_callbacks - what dispatch() reports; all called from the supervisor's loop */
 struct sandbox_callbacks {
         void (*seeded)(void *arg, const struct seed_report *report); /* called by start(); NULL: not wanted */
-        void (*exec_started)(void *arg, uint32_t id,
-                             int pty_fd); /* pty_fd: master, owned by the callee; -1 without tty */
+        /* @pid: as the sandbox counts; @pty_fd: master, owned by the callee; -1 without tty */
+        void (*exec_started)(void *arg, uint32_t id, pid_t pid, int pty_fd);
         void (*exec_finished)(void *arg, const struct exec_result *result);
         void (*notice)(void *arg, const struct guard_notice *notice);
         void (*lost)(void *arg, const char *failure_code,

@@ -97,7 +97,7 @@ static int child(void *arg) {
                 e = unblock_signals();
         (void) umask(022);
         if (e == 0 && chdir(c->cwd) < 0)
-                e = errno;
+                e = -errno;
         if (e == 0)
                 e = exec_lookup(c);
         start->error = e;

@@ -21,7 +21,8 @@ struct command {
 
 /**
  * command_start() - make a process and execute @command in it
- * @ret_errno: 0, or why execve (or a step before it) failed; the process is gone then
+ * @ret_errno: 0, or why execve (or a step before it) failed, negative when it is the working directory that
+ *             could not be entered; the process is gone then
  * Blocks until execve. The child gets: a session of its own, exactly descriptors 0..2, an empty signal mask,
  * umask 022. No capabilities and the system call filter it inherits. Return: pid, or -errno when there is no
  * process.

@@ -26,6 +26,7 @@
 
 #include "drivers/native/exec.h"
 #include "drivers/native/setup.h"
+#include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 
@@ -41,19 +42,6 @@ struct init {
         int sock, sigchld;
         struct slot slots[PROTO_COMMANDS_MAX];
 };
-
-/* The strings of a request, split. */
-struct block {
-        char *data;
-        char **vector; /* argv, NULL, env, NULL */
-        const char *cwd;
-        char **argv, **env;
-};
-
-static void block_free(struct block *b) {
-        free(b->data);
-        free((void *) b->vector);
-}
 
 static void send_event(const struct init *init, const struct proto_event *event, int fd) {
         if (fdpass_send(init->sock, event, sizeof(*event), &fd, fd >= 0) < 0)
@@ -99,41 +87,6 @@ static void reap(struct init *init) {
         }
 }
 
-/* Reads and splits the block. The lengths are checked although the sender is our own supervisor. */
-static int block_read(const struct proto_request *req, int fd, struct block *b) {
-        const size_t strings = 1 + (size_t) req->argc + req->envc;
-        size_t done = 0, i = 0;
-        char *p;
-
-        if (req->argc == 0 || req->block_len == 0 || req->block_len > PROTO_BLOCK_MAX ||
-            req->argc > PROTO_BLOCK_MAX || req->envc > PROTO_BLOCK_MAX)
-                return -EPROTO;
-        b->data = malloc(req->block_len);
-        b->vector = calloc(strings + 2, sizeof(char *));
-        if (!b->data || !b->vector)
-                return -ENOMEM;
-        while (done < req->block_len) {
-                const ssize_t n = pread(fd, b->data + done, req->block_len - done, (off_t) done);
-
-                if (n <= 0)
-                        return -EPROTO;
-                done += (size_t) n;
-        }
-        if (b->data[req->block_len - 1] != '\0')
-                return -EPROTO;
-        b->argv = b->vector;
-        b->env = b->argv + req->argc + 1;
-        for (p = b->data; p < b->data + req->block_len && i < strings; p += strlen(p) + 1, i++) {
-                if (i == 0)
-                        b->cwd = p;
-                else if (i <= req->argc)
-                        b->argv[i - 1] = p;
-                else
-                        b->env[i - 1 - req->argc] = p;
-        }
-        return i == strings && p == b->data + req->block_len ? 0 : -EPROTO;
-}
-
 static const char *path_of(char *const *env) {
         for (; *env; env++)
                 if (strncmp(*env, "PATH=", 5) == 0)
@@ -159,14 +112,13 @@ static int open_terminal(const struct proto_request *req, int *ret_master) {
         return slave;
 }
 
-/* Starts the command of a checked request; the outcome is told by events. */
-static int run(struct init *init, const struct proto_request *req, const struct block *b,
-               const int stdio[3]) {
+/* Starts the command of a checked request; the outcome is told by events. @ret_errno: as command_start() */
+static int run(struct init *init, const struct proto_request *req, const struct block *b, const int stdio[3],
+               int *ret_errno) {
         struct slot *slot = slot_of(init, 0);
         struct command command = { .cwd = b->cwd, .argv = b->argv, .env = b->env, .path = path_of(b->env) };
-        const struct proto_event started = { .type = PROTO_STARTED, .id = req->id };
+        struct proto_event started = { .type = PROTO_STARTED, .id = req->id };
         AUTO_FD int master = -1, slave = -1;
-        int error = 0;
         pid_t pid;
 
         if (!slot)
@@ -181,15 +133,16 @@ static int run(struct init *init, const struct proto_request *req, const struct 
                                 command.stdio[i] = slave;
                 command.tty = true;
         }
-        pid = command_start(&command, &error);
+        pid = command_start(&command, ret_errno);
         if (pid < 0)
                 return pid;
-        if (error) {
+        if (*ret_errno) {
                 while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                         ;
-                return -error;
+                return 0;
         }
         *slot = (struct slot){ pid, req->id };
+        started.code = pid;
         send_event(init, &started, master);
         return 0;
 }
@@ -222,10 +175,11 @@ static int own_device(int fd) {
 }
 
 static void on_exec(struct init *init, const struct proto_request *req, const int *fds, size_t n) {
-        CLEANUP(block_free) struct block b = { 0 };
+        const struct block_size size = { req->argc, req->envc, req->block_len };
+        AUTO_BLOCK struct block b = { 0 };
         int stdio[3] = { -1, -1, -1 };
         size_t used = 1;
-        int r = 0;
+        int r = 0, failure = 0;
 
         for (int i = 0; i < 3; i++)
                 if (req->flags & (1U << i)) {
@@ -237,16 +191,18 @@ static void on_exec(struct init *init, const struct proto_request *req, const in
         if (used != n)
                 _exit(1);
         if (r == 0)
-                r = block_read(req, fds[0], &b);
+                r = block_read(fds[0], &size, &b);
         if (r == -EPROTO)
                 _exit(1);
         if (r == 0)
-                r = run(init, req, &b, stdio);
-        if (r < 0) {
-                const int status = (r == -ENOENT ? 127 : 126) << 8;
+                r = run(init, req, &b, stdio, &failure);
+        if (r < 0)
+                failure = -r;
+        if (failure) {
+                const int status = (failure == ENOENT ? 127 : 126) << 8;
                 const struct rusage none = { 0 };
 
-                send_finished(init, req->id, status, -r, &none);
+                send_finished(init, req->id, status, failure, &none);
         }
 }
 

@@ -34,6 +34,7 @@
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
+#include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
@@ -400,33 +401,41 @@ static void prepare_root(const struct driver_plan *plan, struct setup *s) {
                 s->mask = rootmap_clones(s->os_fd) < 0;
 }
 
-/* Appends a vector of strings with their NULs; counts them. */
-static int put_strings(struct buf *b, const char *const *strings, uint32_t *ret_n) {
+/* Whether @extra (NULL: nothing) sets the variable of @entry, "NAME=value". */
+static bool is_replaced(const char *entry, const char *const *extra) {
+        const size_t n = strcspn(entry, "=");
+
+        for (; extra && *extra; extra++)
+                if (strncmp(*extra, entry, n) == 0 && (*extra)[n] == '=')
+                        return true;
+        return false;
+}
+
+static int put_env(const struct sandbox *sb, const char *const *extra, struct buf *b, uint32_t *n) {
+        char id[96];
+        const char *const own[] = { id, NULL };
         int r = 0;
 
-        for (; r == 0 && *strings; strings++, ++*ret_n)
-                r = buf_add(b, *strings, strlen(*strings) + 1);
-        return r;
+        for (char **e = sb->plan->env; r == 0 && e && *e; e++)
+                if (!is_replaced(*e, extra))
+                        r = block_put(b, (const char *const[]){ *e, NULL }, n);
+        (void) snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", sb->run_id);
+        if (r == 0)
+                r = block_put(b, own, n);
+        return r == 0 ? block_put(b, extra, n) : r;
 }
 
 static int make_block(const struct sandbox *sb, const struct exec_request *req, struct proto_request *msg,
                       struct buf *b) {
         const char *cwd = req->cwd ? req->cwd : sb->plan->workspace;
-        char id[96];
         int r;
 
-        b->max = PROTO_BLOCK_MAX;
+        b->max = BLOCK_MAX_BYTES;
         r = buf_add(b, cwd, strlen(cwd) + 1);
         if (r == 0)
-                r = put_strings(b, req->argv, &msg->argc);
+                r = block_put(b, req->argv, &msg->argc);
         if (r == 0)
-                r = put_strings(b, req->env ? req->env : (const char *const *) sb->plan->env, &msg->envc);
-        if (r == 0 && !req->env) {
-                const int n = snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", sb->run_id);
-
-                r = buf_add(b, id, (size_t) n + 1);
-                msg->envc++;
-        }
+                r = put_env(sb, req->env, b, &msg->envc);
         msg->block_len = (uint32_t) b->len;
         return r;
 }
@@ -462,10 +471,9 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
         r = make_block(sb, req, &msg, &b);
         if (r < 0)
                 return error_set(err, r, "command line and environment: %s", strerror(-r));
-        block = memfd_create("exec", MFD_CLOEXEC);
+        block = block_fd(&b);
         if (block < 0)
-                return error_set(err, -errno, "memfd_create: %s", strerror(errno));
-        r = write_all(block, b.data, b.len);
+                return error_set(err, block, "command line and environment: %s", strerror(-block));
         fds[n++] = block;
         for (int i = req->tty ? 2 : 0; i < 3; i++)
                 if (req->stdio[i] >= 0) {
@@ -473,8 +481,7 @@ static int native_exec(struct sandbox *sb, const struct exec_request *req, struc
                         msg.flags |= 1U << i;
                         fds[n++] = req->stdio[i];
                 }
-        if (r == 0)
-                r = fdpass_send(sb->sock, &msg, sizeof(msg), fds, n);
+        r = fdpass_send(sb->sock, &msg, sizeof(msg), fds, n);
         return r < 0 ? error_set(err, r, "hand the command to the sandbox: %s", strerror(-r)) : 0;
 }
 
@@ -648,7 +655,7 @@ static void read_event(struct sandbox *sb) {
                 return;
         }
         if (event.type == PROTO_STARTED)
-                sb->callbacks->exec_started(sb->arg, event.id, TAKE_FD(fd));
+                sb->callbacks->exec_started(sb->arg, event.id, event.code, TAKE_FD(fd));
         if (event.type == PROTO_FINISHED) {
                 const struct exec_result result = {
                         .id = event.id,

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 enum proto_op {
-        PROTO_EXEC,   /* descriptors: the block (memfd), then those of stdio that are open */
+        PROTO_EXEC,   /* descriptors: the block (block.h), then those of stdio that are open */
         PROTO_SIGNAL, /* to command id */
         PROTO_OP_COUNT
 };
@@ -23,8 +23,6 @@ enum proto_flag {
 };
 
 enum {
-        PROTO_BLOCK_MAX = 8 << 20, /* cwd, argv and env as NUL-terminated strings; the kernel takes 6 MiB at
-                                      most */
         PROTO_TEXT_MAX = 512,
         PROTO_STAGE_MAX = 16,
         PROTO_COMMANDS_MAX = 64,        /* at a time */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
@@ -94,8 +95,12 @@ static void suspend(struct client *c) {
 
 /* A third one means it: not even the supervisor answers. */
 static void count_interrupt(struct client *c) {
-        if (++c->interrupts >= INTERRUPTS_KILL_SUPERVISOR)
+        if (++c->interrupts < INTERRUPTS_KILL_SUPERVISOR)
+                return;
+        if (c->supervisor > 0)
                 (void) kill(c->supervisor, SIGKILL);
+        else
+                (void) shutdown(c->sock, SHUT_RDWR); /* a run of its own lives on; its command sees us go */
 }
 
 static void on_signal(struct client *c) {
@@ -131,7 +136,7 @@ static int on_message(struct client *c) {
                 return r;
         if (msg.type == RUN_MSG_STARTED && fd >= 0 && c->terminal.pty_fd < 0)
                 terminal_init(&c->terminal, c->in_fd, c->out_fd, TAKE_FD(fd));
-        if (msg.type == RUN_MSG_EXIT || msg.type == RUN_MSG_ERROR) {
+        if (msg.type == RUN_MSG_EXIT || msg.type == RUN_MSG_ERROR || msg.type == RUN_MSG_READY) {
                 c->last = msg;
                 c->over = true;
                 terminal_finish(&c->terminal);
@@ -198,7 +203,8 @@ int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay 
         terminal_deinit(&c.terminal);
         relay_drain(relay);
         if (r < 0)
-                return error_set(err, r, "the supervisor of the run died: %s", strerror(-r));
+                return error_set(err, r, "the supervisor of the run %s: %s",
+                                 c.supervisor > 0 ? "died" : "ended before the command did", strerror(-r));
         *ret = c.last;
         tell_lost_output(relay, ret);
         return 0;

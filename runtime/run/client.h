@@ -19,12 +19,12 @@ int client_block_signals(void) __attribute__((warn_unused_result));
 
 /**
  * client_wait() - stay until the run is over
- * @supervisor: a child that has not been waited for
+ * @supervisor: a child that has not been waited for; 0: of a run that lives on without us
  * @sock:   to the supervisor, borrowed
  * @in_fd:  the caller's standard input for a terminal relay, -1: closed
  * @out_fd: the caller's standard output for a terminal relay
  * @relay:  standard descriptors that are files
- * @ret:    the last message: RUN_MSG_EXIT or RUN_MSG_ERROR
+ * @ret:    the last message: RUN_MSG_EXIT, RUN_MSG_ERROR or RUN_MSG_READY
  * SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2 and SIGCONT are forwarded once each; SIGTSTP stops the
  * command and this process. A second SIGINT ends the run, a third kills a supervisor that does not answer.
  * Return: 0, -ECONNRESET (the supervisor died), -errno.

@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/client.h"
+#include "runtime/run/control.h"
 #include "runtime/run/events.h"
 #include "runtime/run/supervisor.h"
 
@@ -53,20 +54,21 @@ static const char *failure_of(int r) {
                                : "SANDBOX_SETUP_FAILED";
 }
 
-static bool is_tty(const struct run_request *req, int i) {
-        return req->stdio[i] >= 0 && isatty(req->stdio[i]);
+static bool is_tty(const int stdio[3], int i) {
+        return stdio[i] >= 0 && isatty(stdio[i]);
 }
 
-static void command_of(const struct run_request *req, struct exec_request *ret) {
-        *ret = (struct exec_request){ .argv = req->argv,
-                                      .tty = req->tty == TTY_ON || (is_tty(req, 0) && is_tty(req, 1)) };
-        memcpy(ret->stdio, req->stdio, sizeof(ret->stdio));
+static void command_of(const char *const *argv, const int stdio[3], enum run_tty tty,
+                       struct exec_request *ret) {
+        *ret = (struct exec_request){ .argv = argv,
+                                      .tty = tty == TTY_ON || (is_tty(stdio, 0) && is_tty(stdio, 1)) };
+        memcpy(ret->stdio, stdio, sizeof(ret->stdio));
         /* "2>errors" at a prompt keeps its meaning; who asks for a terminal gets it for all three */
         for (int i = 0; ret->tty && i < 3; i++)
-                if (i < 2 || req->tty == TTY_ON || is_tty(req, 2))
+                if (i < 2 || tty == TTY_ON || is_tty(stdio, 2))
                         ret->stdio[i] = -1;
         for (int i = 0; ret->tty && i < 2; i++)
-                if (req->stdio[i] >= 0 && ioctl(req->stdio[i], TIOCGWINSZ, &ret->winsize) == 0)
+                if (stdio[i] >= 0 && ioctl(stdio[i], TIOCGWINSZ, &ret->winsize) == 0)
                         break;
 }
 
@@ -95,6 +97,8 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         theirs = fd_close(theirs);
         relay_drop_theirs(relay);
         r = client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
+        if (r == 0 && ret->type == RUN_MSG_READY)
+                return 0; /* it lives on */
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (r == -ECONNRESET && WIFSIGNALED(status))
@@ -115,23 +119,30 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 .plan = plan,
                 .spec = req->spec,
                 .spec_json = req->spec_json,
-                .command = &command,
+                .command = req->argv ? &command : NULL,
                 .dir = &dir,
                 .events_fd = req->events_fd,
                 .client_fd = -1,
         };
         int r;
 
-        command_of(req, &command);
+        command_of(req->argv, req->stdio, req->tty, &command);
         r = relay_init(&relay, command.stdio, err);
         if (r < 0)
                 return r;
+        memcpy(args.stdio, command.stdio, sizeof(args.stdio));
         r = client_block_signals(); /* from here on there is something to clean up */
         if (r < 0)
                 return error_set(err, r, "block signals: %s", strerror(-r));
         r = run_dir_create(ctx, &dir, err);
         if (r < 0)
                 return r;
+        if (req->spec->name)
+                r = run_dir_name(ctx, &dir, req->spec->name, err);
+        if (r < 0) {
+                (void) run_bury(&dir);
+                return r;
+        }
         trace_step(trace, "run directory");
         args.trace = trace_fork(trace, "supervisor");
         r = supervise(&args, req, &relay, ret, err);
@@ -195,4 +206,80 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
         (void) driver->plan_free(plan);
         if (r < 0)
                 refuse(ret, "SANDBOX_SETUP_FAILED", err.msg);
+}
+
+/* What a further command needs, as one message. @fds: the block, owned by the caller, then the streams. */
+static int order_message(const struct exec_order *order, struct exec_request *command, struct run_msg *msg,
+                         int fds[RUN_MSG_FDS_MAX], size_t *ret_n, struct error *err) {
+        AUTO_BUF struct buf b = { .max = BLOCK_MAX_BYTES };
+        const char *const cwd = order->cwd ? order->cwd : "";
+        size_t n = 1;
+        int r;
+
+        *msg = (struct run_msg){ .type = RUN_MSG_EXEC,
+                                 .flags = (command->tty ? RUN_EXEC_TTY : 0U) |
+                                          (order->detach ? RUN_EXEC_DETACH : 0U),
+                                 .rows = command->winsize.ws_row,
+                                 .cols = command->winsize.ws_col };
+        r = buf_add(&b, cwd, strlen(cwd) + 1);
+        if (r == 0)
+                r = block_put(&b, order->argv, &msg->size.argc);
+        if (r == 0)
+                r = block_put(&b, order->env, &msg->size.envc);
+        if (r == 0)
+                r = block_fd(&b);
+        if (r < 0)
+                return error_set(err, r, "command line and environment: %s", strerror(-r));
+        msg->size.bytes = (uint32_t) b.len;
+        fds[0] = r;
+        for (int i = 0; i < (order->detach ? 0 : 3); i++)
+                if (command->stdio[i] >= 0) {
+                        msg->flags |= 1U << i;
+                        fds[n++] = command->stdio[i];
+                }
+        *ret_n = n;
+        return 0;
+}
+
+static int exec_in(const struct run_dir *dir, const struct exec_order *order, struct run_msg *ret,
+                   struct error *err) {
+        CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
+        AUTO_FD int sock = -1, block = -1;
+        struct exec_request command = { 0 };
+        struct run_msg msg;
+        int fds[RUN_MSG_FDS_MAX];
+        size_t n;
+        int r = 0;
+
+        if (!order->detach) {
+                command_of(order->argv, order->stdio, order->tty, &command);
+                r = relay_init(&relay, command.stdio, err);
+        }
+        if (r == 0)
+                r = order_message(order, &command, &msg, fds, &n, err);
+        if (r < 0)
+                return r;
+        block = fds[0];
+        r = client_block_signals(); /* from here on there is something to clean up */
+        if (r < 0)
+                return error_set(err, r, "block signals: %s", strerror(-r));
+        sock = control_connect(dir, err);
+        if (sock < 0)
+                return sock;
+        r = fdpass_send(sock, &msg, sizeof(msg), fds, n);
+        if (r < 0 && r != -EPIPE) /* refused: why stands in what it said before it hung up */
+                return error_set(err, r, "hand the command to run %s: %s", dir->id, strerror(-r));
+        relay_drop_theirs(&relay);
+        return client_wait(0, sock, order->stdio[0], order->stdio[1], &relay, ret, err);
+}
+
+void run_exec(const struct run_dir *dir, const struct exec_order *order, struct run_msg *ret) {
+        struct error err = { 0 };
+        const int r = exec_in(dir, order, ret, &err);
+
+        if (r < 0)
+                refuse(ret,
+                       r == -ESRCH || r == -ECONNRESET ? "SANDBOX_DRIVER_UNAVAILABLE"
+                                                       : "SANDBOX_SETUP_FAILED",
+                       err.msg);
 }

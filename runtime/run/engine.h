@@ -14,7 +14,7 @@ enum run_tty { TTY_AUTO, TTY_ON };
 struct run_request {
         const struct spec *spec;
         const json_t *spec_json; /* spec_dump(), for spec.json; borrowed */
-        const char *const *argv; /* the command, NULL-terminated, not empty */
+        const char *const *argv; /* the command, NULL-terminated, not empty; NULL: none, the run lives on */
         enum run_tty tty;        /* TTY_AUTO: a terminal when stdin and stdout are terminals */
         int stdio[3];            /* the caller's descriptors, -1: closed */
         int events_fd;           /* sink of --events, -1: none */
@@ -28,9 +28,27 @@ struct run_request {
 void run_refused(int events_fd, const char *failure_code, const char *reason);
 
 /**
- * run_execute() - plan, start, run, stop
- * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message
+ * run_execute() - plan, start, run, stop; without a command: plan and start
+ * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message;
+ *       without a command: RUN_MSG_READY with the run's id, or RUN_MSG_ERROR
  * Forks the supervisor; blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGCONT.
  * Every failure is told through @ret, none is lost.
  */
 void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret);
+
+/** struct exec_order - a further command in a run that lives; borrowed */
+struct exec_order {
+        const char *const *argv; /* NULL-terminated, not empty */
+        const char *const *env;  /* "NAME=value", NULL-terminated: added to the run's; NULL: none */
+        const char *cwd;         /* absolute path inside; NULL: the workspace */
+        enum run_tty tty;
+        bool detach;  /* do not wait: @ret of run_exec() carries the command's number */
+        int stdio[3]; /* the caller's descriptors, -1: closed; not looked at with @detach */
+};
+
+/**
+ * run_exec() - run a command in the run @dir
+ * @ret: as run_execute()'s
+ * Blocks the same signals.
+ */
+void run_exec(const struct run_dir *dir, const struct exec_order *order, struct run_msg *ret);

@@ -1,12 +1,16 @@
 #include "runtime/run/events.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -84,4 +88,46 @@ void events_refused(struct events *events, const char *failure_code, const char 
         events_emit(events, "sandbox_refused",
                     json_pack("{s:s,s:o}", "failure_code", failure_code, "reason",
                               json_from_bytes(reason, ERROR_MSG_MAX)));
+}
+
+/* The number of the last whole line in @text. */
+static uint64_t last_number(char *text, size_t len) {
+        while (len > 0) {
+                char *end = memrchr(text, '\n', len), *start;
+                AUTO_JSON json_t *event = NULL;
+                const json_t *seq;
+
+                if (!end)
+                        return 0;
+                start = memrchr(text, '\n', (size_t) (end - text));
+                start = start ? start + 1 : text;
+                event = json_loadb(start, (size_t) (end - start), 0, NULL);
+                seq = json_object_get(event, "seq");
+                if (json_is_integer(seq) && json_integer_value(seq) > 0)
+                        return (uint64_t) json_integer_value(seq);
+                len = (size_t) (start - text);
+        }
+        return 0;
+}
+
+int events_reopen(int run_fd, struct events *events) {
+        AUTO_FD int fd = openat(run_fd, "events.jsonl", O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_FREE char *tail = malloc(2 * EVENT_MAX_BYTES);
+        struct stat st;
+        ssize_t n;
+        off_t from;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        if (!tail)
+                return -ENOMEM;
+        from = st.st_size > 2 * EVENT_MAX_BYTES ? st.st_size - 2 * EVENT_MAX_BYTES : 0;
+        n = pread(fd, tail, 2 * EVENT_MAX_BYTES, from);
+        if (n < 0)
+                return -errno;
+        if (n > 0 && tail[n - 1] != '\n' && write_all(fd, "\n", 1) < 0)
+                return -EIO;
+        events->seq = last_number(tail, (size_t) n);
+        events->file_fd = fd;
+        return TAKE_FD(fd);
 }

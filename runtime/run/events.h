@@ -28,3 +28,12 @@ void events_emit(struct events *events, const char *type, json_t *data);
 
 /** events_refused() - say that the run failed before or around the command. @reason: cause and remedy */
 void events_refused(struct events *events, const char *failure_code, const char *reason);
+
+/**
+ * events_reopen() - go on with the stream of a run that died: finds the last number
+ * A last line that was cut off (a full disk, a power failure) is ended, so that the next one is whole.
+ * @run_fd: the run directory
+ * @events: file_fd and seq are set
+ * Return: owned descriptor, which is events->file_fd; -errno.
+ */
+int events_reopen(int run_fd, struct events *events) __attribute__((warn_unused_result));

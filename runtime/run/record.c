@@ -16,7 +16,7 @@ void record_init(struct record *record, struct run_dir *dir, int sink_fd) {
 
 /* state.json with this process as the supervisor: its pid and start time, not a phase, say that a run lives.
  */
-static int record_running(struct record *record, struct error *err) {
+static int record_running(struct record *record, const char *phase, struct error *err) {
         uint64_t start = 0;
         int r;
 
@@ -25,7 +25,7 @@ static int record_running(struct record *record, struct error *err) {
                 return error_set(err, r, "/proc is not mounted: mount -t proc proc /proc");
         if (r < 0)
                 return error_set(err, r, "read /proc/self/stat: %s", strerror(-r));
-        if (json_object_set_new(record->state, "phase", json_string("running")) < 0 ||
+        if (json_object_set_new(record->state, "phase", json_string(phase)) < 0 ||
             json_object_set_new(
                     record->state, "supervisor",
                     json_pack("{s:i,s:I}", "pid", (int) getpid(), "start_time", (json_int_t) start)) < 0)
@@ -33,7 +33,8 @@ static int record_running(struct record *record, struct error *err) {
         return run_state_store(record->dir, record->state, false, err);
 }
 
-int record_open(struct record *record, const json_t *spec_json, json_t *state, struct error *err) {
+int record_open(struct record *record, const json_t *spec_json, json_t *state, const char *phase,
+                struct error *err) {
         const struct run_dir *dir = record->dir;
         AUTO_FREE char *text = NULL;
         int r;
@@ -49,7 +50,12 @@ int record_open(struct record *record, const json_t *spec_json, json_t *state, s
                 openat(dir->fd, "events.jsonl", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
         if (record->events.file_fd < 0)
                 return error_set(err, -errno, "make events.jsonl of run '%s': %s", dir->id, strerror(errno));
-        return record_running(record, err);
+        return record_running(record, phase, err);
+}
+
+void record_phase(struct record *record, const char *phase) {
+        (void) json_object_set_new(record->state, "phase", json_string(phase));
+        (void) run_state_store(record->dir, record->state, false, NULL);
 }
 
 void record_close(struct record *record, int exit_code, const char *failure_code, uint32_t held, bool keep) {

@@ -27,10 +27,14 @@ void record_init(struct record *record, struct run_dir *dir, int sink_fd);
  * record_open() - write spec.json, the first state.json and begin events.jsonl
  * @spec_json: borrowed
  * @state:     consumed: the first state without phase and supervisor; NULL is -ENOMEM
+ * @phase:     "starting" or "running"
  * Return: 0 or -errno with a message.
  */
-int record_open(struct record *record, const json_t *spec_json, json_t *state, struct error *err)
-        __attribute__((warn_unused_result));
+int record_open(struct record *record, const json_t *spec_json, json_t *state, const char *phase,
+                struct error *err) __attribute__((warn_unused_result));
+
+/** record_phase() - the run has come to @phase */
+void record_phase(struct record *record, const char *phase);
 
 /**
  * record_close() - the last state, synced, or no run directory at all

@@ -178,21 +178,37 @@ static bool is_id(const char *s) {
 struct scan {
         const char *want; /* NULL: the latest */
         char found[RUN_ID_LEN + 1];
-        unsigned int matches;
+        unsigned int matches; /* by id */
+        char named[RUN_ID_LEN +
+                   1]; /* by name: one that lives before one that does not, then the latest; "": none */
+        bool named_alive;
         struct timespec newest;
 };
 
-/* Whether state.json of the run @id carries the name @name. */
-static bool has_name(int runs_fd, const char *id, const char *name) {
+static bool is_newer(const struct timespec *a, const struct timespec *b) {
+        return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+/* Looks whether state.json of the run @id carries the name that is wanted. */
+static void scan_name(struct scan *scan, int runs_fd, const char *id, const struct stat *st) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         AUTO_JSON json_t *state = NULL;
         const char *got;
+        bool alive;
 
         dir.fd = open_beneath(runs_fd, id, O_RDONLY | O_DIRECTORY, 0);
         if (dir.fd < 0 || run_state_load(&dir, &state, NULL) < 0)
-                return false;
+                return;
         got = json_string_value(json_object_get(state, "name"));
-        return got && strcmp(got, name) == 0;
+        if (!got || strcmp(got, scan->want) != 0)
+                return;
+        alive = run_is_alive(state);
+        if (*scan->named && (alive < scan->named_alive ||
+                             (alive == scan->named_alive && !is_newer(&st->st_ctim, &scan->newest))))
+                return;
+        memcpy(scan->named, id, RUN_ID_LEN + 1);
+        scan->named_alive = alive;
+        scan->newest = st->st_ctim;
 }
 
 static void scan_entry(struct scan *scan, int runs_fd, const char *id) {
@@ -201,16 +217,14 @@ static void scan_entry(struct scan *scan, int runs_fd, const char *id) {
         if (fstatat(runs_fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
                 return;
         if (!scan->want) {
-                if (scan->matches &&
-                    (st.st_ctim.tv_sec < scan->newest.tv_sec || (st.st_ctim.tv_sec == scan->newest.tv_sec &&
-                                                                 st.st_ctim.tv_nsec <= scan->newest.tv_nsec)))
+                if (scan->matches && !is_newer(&st.st_ctim, &scan->newest))
                         return;
                 scan->newest = st.st_ctim;
                 scan->matches = 0;
-        } else if (!(strlen(scan->want) >= ID_PREFIX_MIN &&
-                     strncmp(id, scan->want, strlen(scan->want)) == 0) &&
-                   !has_name(runs_fd, id, scan->want)) {
-                return;
+        } else {
+                scan_name(scan, runs_fd, id, &st);
+                if (strlen(scan->want) < ID_PREFIX_MIN || strncmp(id, scan->want, strlen(scan->want)) != 0)
+                        return;
         }
         memcpy(scan->found, id, RUN_ID_LEN + 1);
         scan->matches++;
@@ -243,7 +257,17 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
         if (r < 0)
                 return r;
         dir.runs_fd = r;
-        r = scan_runs(dir.runs_fd, &scan);
+        if (id && is_id(id) && faccessat(dir.runs_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+                memcpy(scan.found, id, sizeof(scan.found)); /* a whole id needs no search */
+                scan.matches = 1;
+                r = 0;
+        } else {
+                r = scan_runs(dir.runs_fd, &scan);
+        }
+        if (*scan.named) {
+                memcpy(scan.found, scan.named, sizeof(scan.found));
+                scan.matches = 1;
+        }
         if (r < 0)
                 return error_set(err, r, "read runs in '%s': %s", ESC(ctx->state_dir), strerror(-r));
         if (scan.matches == 0)
@@ -259,6 +283,68 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
         *ret = dir;
         dir = (struct run_dir) RUN_DIR_INIT;
         return 0;
+}
+
+int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *err) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        int fd, r = 0;
+
+        fd = open_runs(ctx, err);
+        if (fd < 0)
+                return fd;
+        d = fdopendir(fd);
+        if (!d) {
+                (void) fd_close(fd);
+                return error_set(err, -errno, "read runs in '%s': %s", ESC(ctx->state_dir), strerror(errno));
+        }
+        for (int i = 0; r == 0 && i < RUNS_MAX && (e = readdir(d)); i++) {
+                AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+
+                if (!is_id(e->d_name))
+                        continue;
+                memcpy(dir.id, e->d_name, sizeof(dir.id));
+                dir.runs_fd = fcntl(dirfd(d), F_DUPFD_CLOEXEC, 3);
+                if (dir.runs_fd >= 0 && open_parts(&dir) == 0)
+                        r = fn(&dir, arg);
+        }
+        return r;
+}
+
+struct naming {
+        const char *id, *name;
+};
+
+/* Whether @dir is another run that lives and has the name. */
+static int has_name(struct run_dir *dir, void *arg) {
+        const struct naming *n = arg;
+        char name[128];
+        ssize_t len;
+
+        len = readlinkat(dir->fd, "name", name, sizeof(name));
+        if (strcmp(dir->id, n->id) == 0 || len < 0 || (size_t) len != strlen(n->name) ||
+            memcmp(name, n->name, (size_t) len) != 0)
+                return 0;
+        return flock(dir->fd, LOCK_EX | LOCK_NB) < 0 ? -EEXIST : 0; /* its descriptor is closed in a moment */
+}
+
+int run_dir_name(const struct ctx *ctx, const struct run_dir *dir, const char *name, struct error *err) {
+        struct naming naming = { dir->id, name };
+        AUTO_FD int lock = -1;
+        int r;
+
+        /* one run looks and takes its name at a time */
+        lock = openat(dir->runs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (lock < 0 || flock(lock, LOCK_EX) < 0)
+                return error_set(err, -errno, "lock the runs in '%s': %s", ESC(ctx->state_dir),
+                                 strerror(errno));
+        r = run_dir_each(ctx, has_name, &naming, err);
+        if (r == -EEXIST)
+                return error_set(err, r, "name '%s' is taken by a run that lives: stop it, or choose another",
+                                 ESC(name));
+        if (r == 0 && symlinkat(name, dir->fd, "name") < 0)
+                r = -errno;
+        return r < 0 ? error_set(err, r, "name run %s: %s", dir->id, strerror(-r)) : 0;
 }
 
 /* Opens the directory @name for reading and makes it writable: the work may have taken both rights away. */

@@ -35,6 +35,19 @@ int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err
 int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, struct error *err)
         __attribute__((warn_unused_result));
 
+/** run_dir_name() - call the run @name, which no other run that lives may be called. Return: 0, -EEXIST with
+ * a message, -errno. */
+int run_dir_name(const struct ctx *ctx, const struct run_dir *dir, const char *name, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** run_dir_fn - @dir may be changed and closed by it. Return: 0 to go on, negative errno to stop */
+typedef int (*run_dir_fn)(struct run_dir *dir, void *arg);
+
+/** run_dir_each() - call @fn for every run; one that vanishes meanwhile is left out. Return: 0, what @fn
+ * gave, -errno with a message. */
+int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** run_dir_remove() - delete the run and all it holds, by descriptor, never following a link. Return: 0 or
  * -errno. */
 int run_dir_remove(struct run_dir *dir);

@@ -1,24 +1,31 @@
 /*
  * DOC: theory of operation
  *
- * One supervisor per run, without threads. It starts the sandbox through the driver's vtable, starts the
- * command in it and then only waits: for the caller's process (its end of file ends the run: a killed caller
- * leaves nothing), for the sandbox (results, notices, loss). It parses nothing that comes from inside; guard
- * notices are fixed-size and their strings are escaped before they reach events.jsonl.
+ * One supervisor per run, without threads. It starts the sandbox through the driver's vtable, then waits: for
+ * the sandbox (results, notices, loss), for its clients (commands.c), for deadlines. It parses nothing that
+ * comes from inside; guard notices are fixed-size and their strings are escaped before they reach
+ * events.jsonl.
  *
- * Phases: running -> finished, as state.json says. A sandbox that is lost (the file
- * server died, init died without a result) ends the run with a failure code. Whatever happens, stop() runs
- * before the last message, so a caller that has seen RUN_MSG_EXIT finds everything gone and all writes on the
- * host.
+ * A run has an owner or lives on. The process of 'cofferdam run' owns its run: its end of file ends it (a
+ * killed caller leaves nothing), and so does the end of its command. 'cofferdam start' owns its run only
+ * until it is ready; from then on clients come and go by the control socket, and the run ends by 'stop', by
+ * its timeout, or when the sandbox is lost.
+ *
+ * Phases, as state.json says: starting (also while post_create runs), running, finished. A sandbox that is
+ * lost (the file server died, init died without a result) ends the run with a failure code. Whatever happens,
+ * stop() runs before the last message, so a client that has seen the end finds everything gone and all writes
+ * on the host.
  */
 #include "runtime/run/supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "fs/layer.h"
@@ -26,33 +33,34 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
-#include "runtime/run/message.h"
-#include "runtime/run/record.h"
+#include "runtime/run/control.h"
+#include "runtime/run/supervise.h"
 
-enum { HELD_COUNT_MAX = 100000, EXIT_AROUND = 125, COMMAND_ID = 1 };
+enum { HELD_COUNT_MAX = 100000, NS_PER_MS = 1000000, GRACE_MS = 10000, POST_CREATE_MS = 30 * 60 * 1000 };
 
-struct supervisor {
-        const struct supervisor_args *args;
-        struct sandbox *sandbox;
-        struct exec_result result;
-        struct run_msg final; /* what the caller is told at the end */
-        uint32_t held, denied;
-        uint64_t started_ns;
-        struct record record;
-        json_t *seeds; /* what was copied into the home; NULL: nothing; owned */
-        struct trace trace;
-        bool over;
-};
+static const char post_create_phase[] = "post_create";
 
-static void fail(struct supervisor *s, const char *failure_code, const char *text) {
+static void set_failure(struct supervisor *s, int code, const char *failure_code, const char *text) {
         if (s->final.type == RUN_MSG_ERROR)
                 return; /* the first reason counts */
         s->final.type = RUN_MSG_ERROR;
-        s->final.code = EXIT_AROUND;
+        s->final.code = code;
         s->final.signal = s->final.exec_errno = 0;
         (void) snprintf(s->final.failure_code, sizeof(s->final.failure_code), "%s", failure_code);
         (void) snprintf(s->final.text, sizeof(s->final.text), "%s", text);
+}
+
+void supervisor_fail(struct supervisor *s, int code, const char *failure_code, const char *text) {
+        set_failure(s, code, failure_code, text);
         s->over = true;
+}
+
+void supervisor_end(struct supervisor *s, uint64_t grace_ms) {
+        s->ending = true;
+        s->deadline_ns = clock_ns() + grace_ms * NS_PER_MS;
+        commands_signal(s, SIGTERM);
+        if (grace_ms == 0 || commands_count(s) == 0)
+                s->over = true;
 }
 
 static void on_seeded(void *arg, const struct seed_report *report) {
@@ -68,45 +76,12 @@ static void on_seeded(void *arg, const struct seed_report *report) {
                                     "bytes", (json_int_t) report->bytes, "sha256", report->sha256));
 }
 
-static void on_exec_started(void *arg, uint32_t id, int pty_fd) {
-        struct supervisor *s = arg;
-        struct run_msg msg = { .type = RUN_MSG_STARTED };
-
-        (void) id;
-        memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
-        if (run_msg_send(s->args->client_fd, &msg, pty_fd) < 0)
-                s->over = true;
-        (void) fd_close(pty_fd);
-}
-
-static json_t *argv_json(const char *const *argv) {
-        json_t *list = json_array();
-        size_t room = EVENT_STRING_MAX;
-
-        for (size_t i = 0; argv[i] && room > 0; i++) {
-                const size_t len = strlen(argv[i]);
-
-                (void) json_array_append_new(list, json_from_bytes(argv[i], room));
-                room -= len < room ? len : room;
-        }
-        return list;
+static void on_exec_started(void *arg, uint32_t id, pid_t pid, int pty_fd) {
+        commands_started(arg, id, pid, pty_fd);
 }
 
 static void on_exec_finished(void *arg, const struct exec_result *result) {
-        struct supervisor *s = arg;
-
-        s->result = *result;
-        s->over = true;
-        if (s->final.type != RUN_MSG_ERROR) { /* else it ended together with the sandbox */
-                s->final.code = result->exit_code;
-                s->final.signal = result->signal;
-                s->final.exec_errno = result->exec_errno;
-        }
-        events_emit(&s->record.events, "exec_finished",
-                    json_pack("{s:i,s:i,s:i,s:I,s:I}", "exec_id", COMMAND_ID, "exit_code", result->exit_code,
-                              "signal", result->signal, "duration_ms",
-                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "max_rss_bytes",
-                              (json_int_t) result->max_rss_bytes));
+        commands_finished(arg, result);
 }
 
 /* What the run does about it was done: the region is not served any more, or it is as before. */
@@ -126,7 +101,7 @@ static void on_source_changed(struct supervisor *s, const struct guard_notice *n
                 "bind source '%s' changed while the run used it: was %s, now: %s; start again, or use "
                 "on_source_change=pin",
                 ESC(notice->path), ESC(notice->rule), ESC(notice->detail));
-        fail(s, "BIND_SOURCE_CHANGED", text);
+        supervisor_fail(s, EXIT_AROUND, "BIND_SOURCE_CHANGED", text);
 }
 
 static void on_notice(void *arg, const struct guard_notice *notice) {
@@ -151,58 +126,87 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
 }
 
 static void on_lost(void *arg, const char *failure_code, const char *reason) {
-        fail(arg, failure_code, reason);
+        supervisor_fail(arg, EXIT_AROUND, failure_code, reason);
 }
 
-static void on_client(struct supervisor *s) {
-        const struct supervisor_args *args = s->args;
-        struct run_msg msg;
+/* ---- the loop ---- */
 
-        if (run_msg_recv(args->client_fd, &msg, NULL) < 0 || msg.type == RUN_MSG_KILL) {
+/* The grace is over, or the run took too long. */
+static void on_deadline(struct supervisor *s) {
+        char text[128];
+
+        if (s->ending) {
                 s->over = true;
-                s->final.code = 128 + SIGKILL;
-                s->final.signal = SIGKILL;
                 return;
         }
-        if (msg.type == RUN_MSG_SIGNAL)
-                (void) args->driver->signal(s->sandbox, COMMAND_ID, msg.signal, msg.code == 1);
+        if (s->post_create_id != 0) {
+                (void) snprintf(text, sizeof(text), "post_create was not done after %d minutes",
+                                POST_CREATE_MS / 60000);
+                events_emit(&s->record.events, "sandbox_setup_timeout",
+                            json_pack("{s:s,s:i}", "phase", post_create_phase, "budget_ms", POST_CREATE_MS));
+                supervisor_fail(s, EXIT_AROUND, "SANDBOX_SETUP_TIMEOUT", text);
+                return;
+        }
+        (void) snprintf(text, sizeof(text), "the run took longer than limits.timeout, %" PRIu64 ".%03u s",
+                        s->args->spec->limits.timeout_ms / 1000,
+                        (unsigned int) (s->args->spec->limits.timeout_ms % 1000));
+        set_failure(s, EXIT_OVERTIME, "RUN_TIMEOUT", text);
+        supervisor_end(s, GRACE_MS);
+}
+
+/* Milliseconds for poll(2), rounded up. */
+static int time_left(const struct supervisor *s) {
+        const uint64_t now = clock_ns();
+        uint64_t ms;
+
+        if (s->deadline_ns == 0)
+                return -1;
+        if (s->deadline_ns <= now)
+                return 0;
+        ms = (s->deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS;
+        return ms > INT32_MAX ? INT32_MAX : (int) ms;
 }
 
 static void loop(struct supervisor *s) {
         while (!s->over) {
-                struct pollfd fds[1 + SANDBOX_POLL_MAX] = { { .fd = s->args->client_fd, .events = POLLIN } };
-                const size_t n = s->args->driver->poll(s->sandbox, fds + 1);
+                struct pollfd fds[SANDBOX_POLL_MAX + COMMANDS_POLL_MAX];
+                const size_t n = s->args->driver->poll(s->sandbox, fds);
+                const size_t m = commands_poll(s, fds + n);
 
-                if (poll(fds, 1 + n, -1) < 0) {
+                if (poll(fds, n + m, time_left(s)) < 0) {
                         if (errno != EINTR)
-                                fail(s, "SANDBOX_SETUP_FAILED", "poll failed in the supervisor");
+                                supervisor_fail(s, EXIT_AROUND, "SANDBOX_SETUP_FAILED",
+                                                "poll failed in the supervisor");
                         continue;
                 }
-                if (fds[0].revents)
-                        on_client(s);
-                s->args->driver->dispatch(s->sandbox, fds + 1, n);
+                commands_dispatch(s, fds + n);
+                if (!s->over)
+                        s->args->driver->dispatch(s->sandbox, fds, n);
+                if (!s->over && s->deadline_ns != 0 && time_left(s) == 0)
+                        on_deadline(s);
         }
 }
 
+/* ---- start ---- */
+
 /* Moves the caller's standard descriptors out of the way; 0, 1 and 2 become /dev/null (2 stays for a trace).
  */
-static int detach_stdio(const struct supervisor_args *args, int stdio[3]) {
-        AUTO_FD int null = -1;
+static int detach_stdio(struct supervisor *s, struct error *err) {
+        AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-        null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null < 0)
-                return -errno;
-        for (int i = 0; i < 3; i++) {
-                stdio[i] = args->command->stdio[i];
-                if (stdio[i] >= 0) {
-                        stdio[i] = fcntl(stdio[i], F_DUPFD_CLOEXEC, 3);
-                        if (stdio[i] < 0)
-                                return -errno;
+        for (int i = 0; null >= 0 && i < 3; i++) {
+                if (s->args->stdio[i] >= 0) {
+                        s->stdio[i] = fcntl(s->args->stdio[i], F_DUPFD_CLOEXEC, 3);
+                        if (s->stdio[i] < 0)
+                                return error_set(err, -errno, "standard descriptors: %s", strerror(errno));
                 }
-                if (!(i == 2 && args->trace.on) && dup2(null, i) < 0)
-                        return -errno;
+                if (!(i == 2 && s->args->trace.on) && dup2(null, i) < 0)
+                        return error_set(err, -errno, "standard descriptors: %s", strerror(errno));
         }
-        return 0;
+        for (int i = 0; i < 3; i++) /* pipes that were made for the run; both streams may share one */
+                if (s->args->stdio[i] > 2)
+                        (void) close(s->args->stdio[i]);
+        return null < 0 ? error_set(err, -errno, "open '/dev/null': %s", strerror(errno)) : 0;
 }
 
 /* The state before anything has happened. */
@@ -223,7 +227,13 @@ static int meanwhile(void *arg, struct error *err) {
         r = layer_usable(s->args->dir->upper_fd, err);
         if (r < 0)
                 return r;
-        return record_open(&s->record, s->args->spec_json, first_state(s->args), err);
+        /* a command that starts with the sandbox is not worth a second state */
+        r = record_open(&s->record, s->args->spec_json, first_state(s->args),
+                        s->args->command && !s->args->spec->post_create ? "running" : "starting", err);
+        if (r < 0)
+                return r;
+        s->listen_fd = control_listen(s->args->dir, err);
+        return s->listen_fd < 0 ? s->listen_fd : 0;
 }
 
 /* What was asked for and is not done, each with its reason. */
@@ -256,25 +266,114 @@ static void tell_started(struct supervisor *s) {
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
 }
 
-/* Starts the sandbox and the command in it. */
-static int start(struct supervisor *s, int stdio[3], struct error *err) {
-        static const struct sandbox_callbacks callbacks = {
-                .seeded = on_seeded,
-                .exec_started = on_exec_started,
-                .exec_finished = on_exec_finished,
-                .notice = on_notice,
-                .lost = on_lost,
-        };
+static void set_timeout(struct supervisor *s) {
+        const uint64_t ms = s->args->spec->limits.timeout_ms;
+
+        s->deadline_ns = ms ? s->started_ns + ms * NS_PER_MS : 0;
+}
+
+/* Nobody owns the run any more: it lives on. */
+static void ready(struct supervisor *s) {
+        struct run_msg msg = { .type = RUN_MSG_READY };
+
+        memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
+        if (run_msg_send(s->args->client_fd, &msg, -1) < 0) {
+                s->over = true; /* it did not live to hear of it */
+                return;
+        }
+        (void) fd_close(s->args->client_fd);
+        s->owner->fd = -1;
+        s->owner->state = CLIENT_FREE;
+        s->owner = NULL;
+        record_phase(&s->record, "running");
+}
+
+/* The caller's descriptors are the command's: their end must be seen by whoever reads. */
+static void drop_stdio(struct supervisor *s) {
+        for (int i = 0; i < 3; i++)
+                s->stdio[i] = fd_close(s->stdio[i]);
+}
+
+/* The sandbox is complete: the command, which the driver may have started already, or the word that it is. */
+static void go_on(struct supervisor *s, bool started) {
+        struct exec_request command;
+        struct error err = { 0 };
+
+        set_timeout(s);
+        if (!s->args->command) {
+                drop_stdio(s);
+                ready(s);
+                return;
+        }
+        command = *s->args->command;
+        if (!started) {
+                memcpy(command.stdio, s->stdio, sizeof(command.stdio));
+                command.id = commands_note(s, s->owner, command.argv);
+                if (s->args->driver->exec(s->sandbox, &command, &err) < 0) {
+                        supervisor_fail(s, EXIT_AROUND, "SANDBOX_SETUP_FAILED", err.msg);
+                        return;
+                }
+                record_phase(&s->record, "running");
+        }
+        commands_announce(s, s->owner, command.argv);
+        drop_stdio(s);
+}
+
+/* The specification's own commands, before the first of the work: they say what they say on standard error.
+ */
+static int post_create(struct supervisor *s, struct error *err) {
+        const char *const argv[] = { "/bin/sh", "-c", s->args->spec->post_create, NULL };
+        AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        const int out = s->stdio[2] >= 0 ? s->stdio[2] : null;
+        struct exec_request req = { .argv = argv, .stdio = { null, out, out } };
+        struct slot *slot = commands_adopt(s, -1, CLIENT_EXEC);
+        int r;
+
+        if (null < 0 || !slot)
+                return error_set(err, -errno, "open '/dev/null': %s", strerror(errno));
+        req.id = commands_note(s, slot, argv);
+        r = s->args->driver->exec(s->sandbox, &req, err);
+        if (r < 0)
+                return r;
+        commands_announce(s, slot, argv);
+        s->post_create_id = req.id;
+        s->deadline_ns = clock_ns() + (uint64_t) POST_CREATE_MS * NS_PER_MS;
+        return 0;
+}
+
+void supervisor_post_created(struct supervisor *s, const struct exec_result *result) {
+        char text[96];
+
+        s->post_create_id = 0;
+        if (result->exit_code == 0 && !s->ending) {
+                go_on(s, false);
+                return;
+        }
+        (void) snprintf(text, sizeof(text), "post_create failed with exit code %d", result->exit_code);
+        supervisor_fail(s, EXIT_AROUND, "POST_CREATE_FAILED", text);
+}
+
+static const struct sandbox_callbacks callbacks = {
+        .seeded = on_seeded,
+        .exec_started = on_exec_started,
+        .exec_finished = on_exec_finished,
+        .notice = on_notice,
+        .lost = on_lost,
+};
+
+/* Starts the sandbox and the first command in it. */
+static int start(struct supervisor *s, struct error *err) {
         const struct supervisor_args *args = s->args;
-        struct exec_request command = *args->command;
+        const bool at_once = args->command && !args->spec->post_create;
+        struct exec_request command = { 0 };
         struct start_request req = {
                 .run_id = args->dir->id,
                 .upper_fd = args->dir->upper_fd,
                 .run_fd = args->dir->fd,
-                .keep_fds = { args->client_fd, stdio[0], stdio[1], stdio[2] },
+                .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2] },
                 .n_keep_fds = 4,
                 .trace = s->trace,
-                .first = &command,
+                .first = at_once ? &command : NULL,
                 .meanwhile = meanwhile,
                 .callbacks = &callbacks,
                 .arg = s,
@@ -282,8 +381,11 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
         int r;
 
         s->started_ns = clock_ns();
-        command.id = COMMAND_ID;
-        memcpy(command.stdio, stdio, sizeof(command.stdio));
+        if (at_once) {
+                command = *args->command;
+                command.id = commands_note(s, s->owner, command.argv);
+                memcpy(command.stdio, s->stdio, sizeof(command.stdio));
+        }
         r = args->driver->start(args->plan, &req, &s->sandbox, err);
         if (r < 0)
                 return r;
@@ -294,8 +396,9 @@ static int start(struct supervisor *s, int stdio[3], struct error *err) {
         if (s->seeds)
                 events_emit(&s->record.events, "host_state_seeded",
                             json_pack("{s:o}", "entries", TAKE_PTR(s->seeds)));
-        events_emit(&s->record.events, "exec_started",
-                    json_pack("{s:i,s:o}", "exec_id", COMMAND_ID, "argv", argv_json(command.argv)));
+        if (args->spec->post_create)
+                return post_create(s, err);
+        go_on(s, at_once);
         return 0;
 }
 
@@ -309,15 +412,17 @@ static void finish(struct supervisor *s) {
                     json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i}", "exit_code", s->final.code, "signal",
                               s->final.signal, "failure_code", s->final.failure_code, "duration_ms",
                               (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
-                              "peak_memory", (json_int_t) s->result.max_rss_bytes, "held",
-                              (int) s->final.held, "denied", (int) s->denied));
-        record_close(&s->record, s->final.code, s->final.failure_code, s->final.held, args->spec->keep);
+                              "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
+                              "denied", (int) s->denied));
+        record_close(&s->record, s->final.code, s->final.failure_code, s->final.held,
+                     args->spec->keep || !args->command);
 }
 
 int supervisor_main(const struct supervisor_args *args) {
-        struct supervisor s = { .args = args, .final = { .type = RUN_MSG_EXIT } };
+        struct supervisor s = {
+                .args = args, .final = { .type = RUN_MSG_EXIT }, .listen_fd = -1, .stdio = { -1, -1, -1 }
+        };
         struct error err = { 0 };
-        int stdio[3] = { -1, -1, -1 };
         int r;
 
         (void) setsid();
@@ -326,15 +431,15 @@ int supervisor_main(const struct supervisor_args *args) {
         record_init(&s.record, args->dir, args->events_fd);
         s.trace = args->trace;
         trace_step(&s.trace, "fork");
-        r = detach_stdio(args, stdio);
+        commands_init(&s);
+        s.owner = commands_adopt(&s, args->client_fd, CLIENT_OWNER);
+        r = detach_stdio(&s, &err);
+        if (r == 0)
+                r = start(&s, &err);
         if (r < 0)
-                (void) error_set(&err, r, "/dev/null for standard descriptors: %s", strerror(-r));
-        else
-                r = start(&s, stdio, &err);
-        for (int i = 0; i < 3; i++)
-                stdio[i] = fd_close(stdio[i]); /* the command's own: its end must be seen by whoever reads */
-        if (r < 0)
-                fail(&s, r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED", err.msg);
+                supervisor_fail(&s, EXIT_AROUND,
+                                r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED",
+                                err.msg);
         else
                 loop(&s);
         trace_step(&s.trace, "command");
@@ -343,8 +448,12 @@ int supervisor_main(const struct supervisor_args *args) {
                 events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "stop");
         finish(&s);
+        control_close(args->dir, s.listen_fd);
+        (void) flock(args->dir->fd, LOCK_UN); /* who hears the last word may remove the run */
+        commands_farewell(&s);
+        commands_deinit(&s);
         record_deinit(&s.record);
         json_decref(s.seeds);
         trace_step(&s.trace, "finish");
-        return run_msg_send(args->client_fd, &s.final, -1) < 0;
+        return s.owner && run_msg_send(args->client_fd, &s.final, -1) < 0;
 }

@@ -13,12 +13,13 @@ struct supervisor_args {
         const struct ctx *ctx;
         const struct driver_ops *driver;
         const struct driver_plan *plan;
-        const struct exec_request *command; /* stdio as in the caller's process */
+        const struct exec_request *command; /* NULL: none, the run lives on; its stdio is not looked at */
+        int stdio[3];                       /* of the command, as in the caller's process; -1: closed */
         const struct spec *spec;
         const json_t *spec_json; /* for spec.json */
         struct run_dir *dir;
         int events_fd; /* sink of --events, -1: none */
-        int client_fd; /* struct run_msg; its end of file ends the run */
+        int client_fd; /* struct run_msg; its end of file ends the run, until it is told that it is ready */
         struct trace trace;
 };
 

@@ -40,7 +40,7 @@ refuse() {
 no_verb() { want='cofferdam help' refuse; }
 unknown_verb_suggests() { want="'version'" refuse versoin; }
 unknown_verb_is_not_guessed() {
-        want='not in this version' refuse exec
+        want="'exec'" refuse exek
         want="see 'cofferdam help'" refuse make
         want='stands before the verb' refuse --network
 }

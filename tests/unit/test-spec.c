@@ -507,12 +507,10 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 { "limits: {pids: 10}", "limits.pids" },
                 { "limits: {disk: 1Gi}", "limits.disk" },
                 { "limits: {open_files: 1024}", "limits.open_files" },
-                { "limits: {timeout: 2h}", "limits.timeout" },
                 { "security: {seccomp: /profile.json}", "security.seccomp" },
                 { "security: {nested_userns: true}", "security.nested_userns" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
                 { "secrets: [{name: T, from: {env: T}}]", "secrets" },
-                { "post_create: npm ci", "post_create" },
                 { "kubernetes: {namespace: x}", "kubernetes" },
         };
 

@@ -1,0 +1,41 @@
+/* cofferdam gc: clear up after runs that died. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "cli/runs.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/run/list.h"
+
+struct options {
+        bool json;
+};
+
+static const struct flag_option options[] = {
+        { "json", 0, NULL, NULL, "One JSON object for each run", offsetof(struct options, json) },
+};
+
+static const struct flag_set flags = {
+        .usage = "cofferdam gc [OPTIONS]",
+        .summary = "Clear up after runs whose supervisor was killed; changes they hold are kept.",
+        .options = options,
+        .n_options = ARRAY_SIZE(options),
+};
+
+static void tell(const char *id, bool kept, void *arg) {
+        const struct options *o = arg;
+
+        if (o->json)
+                printf("{\"id\":\"%s\",\"kept\":%s}\n", id, kept ? "true" : "false");
+        else
+                printf("%s %s\n", id, kept ? "kept for review" : "removed");
+}
+
+int verb_gc(const struct ctx *ctx, int argc, char **argv) {
+        struct options o = { 0 };
+        struct error err = { 0 };
+        int next, code;
+
+        if (!runs_words(&flags, argc, argv, &o, &next, &code))
+                return code;
+        return runs_reap(ctx, tell, &o, &err) < 0 ? runs_complain(&err) : EXIT_OK;
+}

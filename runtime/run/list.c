@@ -1,0 +1,130 @@
+#include "runtime/run/list.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/base/cleanup.h"
+#include "runtime/base/json.h"
+#include "runtime/base/sys.h"
+#include "runtime/run/changes.h"
+#include "runtime/run/control.h"
+
+enum { NEWBORN_SECONDS = 10 };
+
+const char *run_status_name(enum run_status status) {
+        static const char *const names[RUN_STATUS_COUNT] = {
+                [RUN_STARTING] = "starting",
+                [RUN_RUNNING] = "running",
+                [RUN_FINISHED] = "finished",
+                [RUN_DEAD] = "dead",
+        };
+
+        return names[status];
+}
+
+/* Whether nobody holds the run's lock; takes it. A lock that cannot be tried is a held one. */
+static bool lock(const struct run_dir *dir) {
+        return flock(dir->fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+enum run_status run_status_of(const struct run_dir *dir, const json_t *state) {
+        const char *phase = json_string_value(json_object_get(state, "phase"));
+
+        if (phase && strcmp(phase, "finished") == 0)
+                return RUN_FINISHED;
+        if (run_is_alive(state))
+                return phase && strcmp(phase, "starting") == 0 ? RUN_STARTING : RUN_RUNNING;
+        if (!lock(dir))
+                return RUN_STARTING;
+        (void) flock(dir->fd, LOCK_UN);
+        return RUN_DEAD;
+}
+
+struct each {
+        listed_run_fn fn;
+        void *arg;
+};
+
+static int on_dir(struct run_dir *dir, void *arg) {
+        const struct each *each = arg;
+        AUTO_JSON json_t *state = NULL;
+        struct listed_run run = { .dir = dir };
+        struct stat st;
+
+        if (run_state_load(dir, &state, NULL) == 0)
+                run.state = state;
+        run.status = run_status_of(dir, state);
+        if (fstat(dir->upper_fd, &st) ==
+            0) /* nothing is made in it but the regions' directories, at the start */
+                run.changed_ns = st.st_ctim.tv_sec * 1000000000LL + st.st_ctim.tv_nsec;
+        return each->fn(&run, each->arg);
+}
+
+int runs_each(const struct ctx *ctx, listed_run_fn fn, void *arg, struct error *err) {
+        struct each each = { fn, arg };
+
+        return run_dir_each(ctx, on_dir, &each, err);
+}
+
+/* ---- reaping ---- */
+
+struct reap {
+        reaped_fn fn;
+        void *arg;
+};
+
+/* The last words that the supervisor could not say. */
+static void mark_finished(struct run_dir *dir, json_t *state) {
+        struct events events = { .run_id = dir->id, .file_fd = -1, .sink_fd = -1 };
+        AUTO_FD int fd = events_reopen(dir->fd, &events);
+        const char *driver = json_string_value(json_object_get(state, "driver"));
+        const uint32_t held = run_changes_count(dir, state, UINT32_MAX);
+        static const char kind[] = "run", reason[] = "the supervisor was killed";
+
+        if (fd >= 0)
+                events_emit(&events, "orphan_reaped",
+                            json_pack("{s:s,s:s,s:s,s:s}", "driver", driver ? driver : "", "kind", kind,
+                                      "name", dir->id, "reason", reason));
+        (void) json_object_set_new(state, "exit_code", json_integer(137));
+        (void) json_object_set_new(state, "failure_code", json_string("SANDBOX_SETUP_FAILED"));
+        (void) json_object_set_new(state, "reason", json_string(reason));
+        (void) json_object_set_new(state, "held", json_integer(held));
+        (void) json_object_set_new(state, "phase", json_string("finished"));
+        (void) json_object_del(state, "supervisor");
+        (void) run_state_store(dir, state, true, NULL);
+}
+
+/* A run that is being made is not locked for an instant; nothing that young is touched. */
+static bool is_newborn(const struct listed_run *run) {
+        struct timespec now = { 0 };
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        return now.tv_sec - run->changed_ns / 1000000000LL < NEWBORN_SECONDS;
+}
+
+static int reap(const struct listed_run *run, void *arg) {
+        const struct reap *reap = arg;
+        bool kept;
+
+        if (run->status != RUN_DEAD || (!run->state && is_newborn(run)) || !lock(run->dir))
+                return 0;
+        kept = json_is_true(json_object_get(run->state, "keep")) || !run_bury(run->dir);
+        if (kept && run->state)
+                mark_finished(run->dir, run->state);
+        control_close(run->dir, -1);
+        if (reap->fn)
+                reap->fn(run->dir->id, kept, reap->arg);
+        return 0;
+}
+
+int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err) {
+        struct reap context = { fn, arg };
+
+        return runs_each(ctx, reap, &context, err);
+}

@@ -1,0 +1,52 @@
+/*
+ * list.h - the runs of this user: which there are, how they are, and reaping those that died
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "runtime/run/events.h"
+#include "runtime/run/state.h"
+
+enum run_status {
+        RUN_STARTING, /* its supervisor builds it */
+        RUN_RUNNING,
+        RUN_FINISHED,
+        RUN_DEAD, /* its supervisor is gone without a last word */
+        RUN_STATUS_COUNT
+};
+
+/** struct listed_run - borrowed during the callback */
+struct listed_run {
+        struct run_dir *dir;
+        json_t *state; /* NULL: none yet, or it cannot be read */
+        enum run_status status;
+        int64_t changed_ns; /* of the directory, wall clock: about when the run was started */
+};
+
+/** run_status_name() - "running", ... Static. */
+const char *run_status_name(enum run_status status);
+
+/** run_status_of() - from @state (NULL: none) and the lock on the directory */
+enum run_status run_status_of(const struct run_dir *dir, const json_t *state);
+
+/** listed_run_fn - Return: 0 to go on, negative errno to stop */
+typedef int (*listed_run_fn)(const struct listed_run *run, void *arg);
+
+/** runs_each() - call @fn for every run, in no order. No state directory: no runs. Return: 0, what @fn gave,
+ * -errno with a message. */
+int runs_each(const struct ctx *ctx, listed_run_fn fn, void *arg, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** reaped_fn - @kept: it holds changes, or was to be kept: marked finished instead of removed */
+typedef void (*reaped_fn)(const char *id, bool kept, void *arg);
+
+/**
+ * runs_reap() - clear up after runs whose supervisor is gone
+ * The evidence is the lock that supervisor and owner hold on the run directory as long as they live, not a
+ * number. A run that holds nothing is removed, one that holds changes is marked as finished, with an event.
+ * @fn: told of each; NULL allowed
+ * Return: 0, -errno with a message.
+ */
+int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
+        __attribute__((warn_unused_result));
