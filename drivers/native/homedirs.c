@@ -45,6 +45,7 @@ static int cache_add(struct driver_plan *plan, const struct spec *spec, const ch
                 .role = ROLE_CACHE,
                 .in_memory = true,
                 .memory_bytes = spec->home.size,
+                .memory_common = true,
         };
         struct stat st;
 

@@ -28,6 +28,7 @@ struct region_request {
         size_t n_rules;
         bool in_memory; /* see struct native_region */
         uint64_t memory_bytes;
+        bool memory_common;
         const char *base;   /* what the region is for the rules: see rules_rebase(); static, NULL: a root */
         bool builtin_rules; /* the workspace's list comes first */
         enum on_source_change on_change; /* of a bind */

@@ -58,6 +58,7 @@ struct native_region {
         bool overlay;   /* the kernel's overlayfs takes the writes; the file server is its lower only */
         bool in_memory; /* what is written is kept in a tmpfs of the sandbox's */
         uint64_t memory_bytes; /* size of that, 0: the kernel's default */
+        bool memory_common;    /* it is one for all regions that say so */
         char engine_why[256];  /* why overlayfs does not serve it; "" otherwise */
         struct rules *rules;   /* NULL: everything allowed */
         bool rules_shared;     /* borrowed from the plan, else owned */

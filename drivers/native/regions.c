@@ -224,6 +224,7 @@ int region_add(struct driver_plan *plan, const struct spec *spec, const struct r
                 .role = req->role,
                 .in_memory = req->in_memory,
                 .memory_bytes = req->memory_bytes,
+                .memory_common = req->memory_common,
                 .base = req->base,
                 .on_change = change_of(spec, req),
         };

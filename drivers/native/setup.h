@@ -18,7 +18,7 @@ enum { OS_DIRS_MAX = 32 };
 struct uppers {
         int upper[PLAN_REGIONS_MAX];
         int work[PLAN_REGIONS_MAX];   /* overlayfs's own */
-        int memory[PLAN_REGIONS_MAX]; /* the tmpfs that both are in */
+        int memory[PLAN_REGIONS_MAX]; /* the tmpfs that both are in; its end would detach them */
 };
 
 /** uppers_init(), uppers_deinit() - nothing; close everything */

@@ -146,39 +146,56 @@ int uppers_enter(const struct driver_plan *plan, struct uppers *u) {
         return r;
 }
 
-/* A tmpfs of its own with the directories overlayfs wants in it. */
-static int make_layers(int mnt, int *ret_upper, int *ret_work) {
-        if (mkdirat(mnt, "upper", 0700) < 0 || mkdirat(mnt, "work", 0700) < 0)
+/* A tmpfs of at most @bytes, 0: as the kernel has it. Return: mount, -errno. */
+static int make_memory(uint64_t bytes) {
+        char size[NAME_SIZE];
+        const struct mnt_option options[] = { { "mode", "0700" }, { "size", size } };
+
+        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) bytes);
+        return mnt_new("tmpfs", options, bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
+}
+
+/* What overlayfs wants, in the directory @dir. */
+static int make_layers(int dir, int *ret_upper, int *ret_work) {
+        if (mkdirat(dir, "upper", 0700) < 0 || mkdirat(dir, "work", 0700) < 0)
                 return -errno;
-        *ret_upper = open_beneath(mnt, "upper", O_PATH | O_DIRECTORY, 0);
-        *ret_work = open_beneath(mnt, "work", O_PATH | O_DIRECTORY, 0);
+        *ret_upper = open_beneath(dir, "upper", O_PATH | O_DIRECTORY, 0);
+        *ret_work = open_beneath(dir, "work", O_PATH | O_DIRECTORY, 0);
         return *ret_upper < 0 ? *ret_upper : *ret_work < 0 ? *ret_work : 0;
 }
 
-static int memory_upper(const struct native_region *region, struct uppers *u, uint32_t index, int fuse_sock) {
-        char size[NAME_SIZE];
-        const struct mnt_option options[] = { { "mode", "0700" }, { "size", size } };
-        AUTO_FD int mnt = -1, dir = -1;
+/* The region's part of the tmpfs @mnt. */
+static int memory_upper(const struct native_region *region, int mnt, struct uppers *u, uint32_t index,
+                        int fuse_sock) {
+        char name[NAME_SIZE];
+        AUTO_FD int dir = -1;
 
-        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) region->memory_bytes);
-        mnt = mnt_new("tmpfs", options, region->memory_bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
-        if (mnt < 0)
-                return mnt;
-        if (region->overlay) {
-                const int r = make_layers(mnt, &u->upper[index], &u->work[index]);
-
-                u->memory[index] = TAKE_FD(mnt); /* its end would detach the directories */
-                return r;
-        }
-        dir = open_beneath(mnt, ".", O_RDONLY | O_DIRECTORY, 0);
-        return dir < 0 ? dir : fdpass_send(fuse_sock, &index, sizeof(index), &dir, 1);
+        (void) snprintf(name, sizeof(name), "%u", index);
+        if (mkdirat(mnt, name, 0700) < 0)
+                return -errno;
+        dir = open_beneath(mnt, name, O_RDONLY | O_DIRECTORY, 0);
+        if (dir < 0)
+                return dir;
+        return region->overlay ? make_layers(dir, &u->upper[index], &u->work[index])
+                               : fdpass_send(fuse_sock, &index, sizeof(index), &dir, 1);
 }
 
 int uppers_in_memory(const struct driver_plan *plan, struct uppers *u, int fuse_sock) {
-        int r = 0;
+        int common = -1, r = 0;
 
-        for (uint32_t i = 0; r == 0 && i < plan->n_regions; i++)
-                if (plan->regions[i].in_memory)
-                        r = memory_upper(&plan->regions[i], u, i, fuse_sock);
+        for (uint32_t i = 0; r == 0 && i < plan->n_regions; i++) {
+                const struct native_region *region = &plan->regions[i];
+                const bool shares = region->memory_common && common >= 0;
+
+                if (!region->in_memory)
+                        continue;
+                if (!shares)
+                        u->memory[i] = make_memory(region->memory_bytes);
+                if (region->memory_common)
+                        common = shares ? common : u->memory[i];
+                r = shares || u->memory[i] >= 0
+                            ? memory_upper(region, shares ? common : u->memory[i], u, i, fuse_sock)
+                            : u->memory[i];
+        }
         return r;
 }

@@ -223,6 +223,9 @@ host_caches() {
         eq '' "$(ls -A "$HOME/.cargo/registry")"
         eq '' "$(ls "$runs")" 'runs'
         sandbox --host-state none -- sh -ec '[ ! -e ~/.npm ]'
+        # together they hold what a home may: red without .memory_common in cache_add()
+        sandbox --home-size 4Mi -- sh -c 'head -c 3M /dev/zero >~/.npm/a && head -c 3M /dev/zero >~/.cargo/registry/b' 2>err && fail 'no limit'
+        has "$(cat err)" 'No space left'
         # a cache that the caller asked for by name is that one
         sandbox --cache "$HOME/.npm:ro" -- sh -c '! touch ~/.npm/x' 2>/dev/null
         rm -rf "$HOME/.npm" "$HOME/.cargo"
