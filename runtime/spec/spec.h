@@ -119,7 +119,7 @@ struct spec {
                 enum network_mode mode;
         } network;
         struct {
-                uint64_t disk; /* bytes that the run may hold of changes, 0: any number */
+                uint64_t disk;       /* bytes that the run may hold of changes, 0: any number */
                 uint64_t timeout_ms; /* 0: none */
         } limits;
         char *post_create; /* for /bin/sh -c */
