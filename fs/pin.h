@@ -49,6 +49,7 @@ struct pin_policy {
                                   without   symlinks); NULL: the operator wrote the path, follow */
         const char *const *allowed; /* absolute paths allowed by name although refused (--allow-sensitive) */
         size_t n_allowed;
+        bool seeding;          /* the source is copied once, not served */
         struct pin_memo *memo; /* borrowed; NULL: every place is looked up every time */
 };
 
@@ -64,6 +65,7 @@ struct pin_refusal {
         enum pin_base base;
         const char *path; /* relative to the base */
         const char *why;  /* what it holds */
+        bool seed;        /* not refused as the source of a seed, which is a copy */
 };
 
 /** pin_refused() - the list of refused sources (docs: guard(7)). @ret_n: how many. Return: static table. */

@@ -33,6 +33,12 @@ enum { ANCESTORS_MAX = 256, HOMES_MAX = 3 };
 #define HOME(p, w) \
         { .base = PIN_BASE_HOME, .path = (p), .why = (w) }
 
+#define AGENT(p)                                                                           \
+        {                                                                                  \
+                .base = PIN_BASE_HOME, .path = (p),                                        \
+                .why = "an agent's credentials and settings (only as seeds)", .seed = true \
+        }
+
 static const struct pin_refusal refused[] = {
         ROOT("proc", "processes and kernel settings"),
         ROOT("sys", "kernel settings"),
@@ -97,10 +103,10 @@ static const struct pin_refusal refused[] = {
         HOME(".config/hub", "tokens of a forge"),
         HOME(".config/glab-cli", "tokens of a forge"),
         HOME(".config/rclone", "tokens of storage services"),
-        HOME(".claude", "an agent's credentials and settings (only as seeds)"),
-        HOME(".claude.json", "an agent's credentials and settings (only as seeds)"),
-        HOME(".codex", "an agent's credentials and settings (only as seeds)"),
-        HOME(".gemini", "an agent's credentials and settings (only as seeds)"),
+        AGENT(".claude"),
+        AGENT(".claude.json"),
+        AGENT(".codex"),
+        AGENT(".gemini"),
         HOME(".mozilla", "a browser's cookies and passwords"),
         HOME(".config/google-chrome", "a browser's cookies and passwords"),
         HOME(".config/chromium", "a browser's cookies and passwords"),
@@ -174,6 +180,8 @@ static int each_place(const struct pin_policy *policy, const char *real, place_f
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(refused); i++) {
                 const struct pin_refusal *row = &refused[i];
 
+                if (row->seed && policy->seeding)
+                        continue;
                 if (row->base == PIN_BASE_ROOT) {
                         r = join_and_call("/", row->path, row->why, fn, arg);
                         continue;

@@ -326,19 +326,32 @@ static int wait_event(struct sandbox *sb, struct error *err) {
         return 0;
 }
 
+enum { SHA256_DIGITS = 64 };
+
 static void tell_seeded(const struct sandbox *sb, const struct proto_event *event) {
+        const bool whole = event->type == PROTO_SEEDED;
         const struct native_seed *seed;
+        AUTO_BUF struct buf source = { 0 }, target = { 0 };
+        char sha256[SHA256_DIGITS + 1] = "";
+        const char *below = "";
 
         if (event->id >= sb->plan->n_seeds || !sb->callbacks->seeded)
                 return;
         seed = &sb->plan->seeds[event->id];
+        if (!whole && strlen(event->text) >= SHA256_DIGITS) {
+                memcpy(sha256, event->text, SHA256_DIGITS);
+                below = event->text + SHA256_DIGITS;
+        }
+        if (buf_fmt(&source, "%s%s%s", seed->source, *below ? "/" : "", below) < 0 ||
+            buf_fmt(&target, "%s%s%s", seed->target, *below ? "/" : "", below) < 0)
+                return;
         sb->callbacks->seeded(sb->arg, &(struct seed_report){
-                                               .source = seed->source,
-                                               .target = seed->target,
-                                               .is_dir = seed->is_dir,
-                                               .files = (uint32_t) event->code,
+                                               .source = source.data,
+                                               .target = target.data,
+                                               .is_dir = whole,
+                                               .files = whole ? (uint32_t) event->code : 1,
                                                .bytes = event->bytes,
-                                               .sha256 = event->text,
+                                               .sha256 = sha256,
                                        });
 }
 
@@ -363,7 +376,7 @@ static int wait_step(struct sandbox *sb, struct error *err) {
                 return error_set(err, r, "the sandbox's first process died while it was set up");
         if (event.type == PROTO_READY)
                 return 1;
-        if (event.type == PROTO_SEEDED) {
+        if (event.type == PROTO_SEEDED || event.type == PROTO_SEED_FILE) {
                 tell_seeded(sb, &event);
                 return 0;
         }

@@ -22,8 +22,6 @@ enum {
         PLAN_BYPASS_MAX = 32,
         PLAN_SEEDS_MAX = 256,
         PLAN_ENV_MAX = 4096,
-        PLAN_SEED_BYTES_MAX = 16 << 20, /* of one seed, file or directory */
-        PLAN_SEED_FILES_MAX = 4096,
 };
 
 /** struct native_id - who works: on the host and inside */
@@ -96,6 +94,7 @@ struct native_seed {
         char *source, *target; /* owned */
         mode_t mode;           /* of files without the owner's execute bit */
         uint64_t bytes;        /* regular file: size when it was planned */
+        uint64_t bytes_max, files_max;
 };
 
 /** struct native_file - a file written by us */

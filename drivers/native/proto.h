@@ -41,11 +41,14 @@ struct proto_request {
 };
 
 enum proto_event_type {
-        PROTO_SEEDED,   /* seed number id was copied: code files, bytes, text: sha256 of a single file */
-        PROTO_READY,    /* the sandbox is built, commands can come */
-        PROTO_FAILED,   /* building it failed: stage, code, text; pid 1 ends */
-        PROTO_STARTED,  /* a command runs; with tty: the pty's master comes along */
-        PROTO_FINISHED, /* it ended */
+        PROTO_SEED_FILE, /* a file of seed number id was copied: bytes, text: 64 digits of its sha256, then
+                            its path below the seed, cut where the message ends; "" when the seed is the file
+                          */
+        PROTO_SEEDED,    /* seed number id, a directory, was copied: code files, bytes */
+        PROTO_READY,     /* the sandbox is built, commands can come */
+        PROTO_FAILED,    /* building it failed: stage, code, text; pid 1 ends */
+        PROTO_STARTED,   /* a command runs; with tty: the pty's master comes along */
+        PROTO_FINISHED,  /* it ended */
         PROTO_EVENT_COUNT
 };
 

@@ -506,6 +506,37 @@ static int put_file(const struct setup *s, const struct native_file *file) {
         return write_new(dir, name, file);
 }
 
+/** struct teller - who tells the supervisor what was copied */
+struct teller {
+        int sock;
+        uint32_t index;
+};
+
+static int tell_file(const struct seed_file *file, void *arg) {
+        const struct teller *t = arg;
+        struct proto_event event = { .type = PROTO_SEED_FILE, .id = t->index, .bytes = file->bytes };
+
+        (void) snprintf(event.text, sizeof(event.text), "%s%.*s", file->sha256,
+                        (int) (sizeof(event.text) - sizeof(file->sha256)), file->path);
+        return fdpass_send(t->sock, &event, sizeof(event), NULL, 0);
+}
+
+static int put_seed(const struct setup *s, uint32_t index, struct error *err) {
+        const struct native_seed *seed = &s->plan->seeds[index];
+        struct teller teller = { .sock = s->sock, .index = index };
+        struct proto_event event = { .type = PROTO_SEEDED, .id = index };
+        struct seed_result done;
+        int r;
+
+        r = seed_copy(s->root_fd, seed, tell_file, &teller, &done, err);
+        if (r < 0 || !seed->is_dir)
+                return r;
+        event.code = (int32_t) done.files;
+        event.bytes = done.bytes;
+        r = fdpass_send(s->sock, &event, sizeof(event), NULL, 0);
+        return r < 0 ? error_set(err, r, "tell of a seed: %s", strerror(-r)) : 0;
+}
+
 /*
  * stage_files - the files of ours, then the seeds
  * Must: write to our own tmpfs only; the target of a seed is in the home (checked by the plan).
@@ -519,19 +550,10 @@ static int stage_files(struct setup *s, struct error *err) {
                                          strerror(-r));
         }
         for (size_t i = 0; i < s->plan->n_seeds; i++) {
-                struct proto_event event = { .type = PROTO_SEEDED, .id = (uint32_t) i };
-                struct seed_result done;
-                int r;
+                const int r = put_seed(s, (uint32_t) i, err);
 
-                r = seed_copy(s->root_fd, &s->plan->seeds[i], &done, err);
                 if (r < 0)
                         return r;
-                event.code = (int32_t) done.files;
-                event.bytes = done.bytes;
-                (void) snprintf(event.text, sizeof(event.text), "%s", done.sha256);
-                r = fdpass_send(s->sock, &event, sizeof(event), NULL, 0);
-                if (r < 0)
-                        return error_set(err, r, "tell of a seed: %s", strerror(-r));
         }
         return 0;
 }

@@ -61,9 +61,12 @@ static int seed_check(const struct native_seed *seed, const struct stat *st, str
         if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
                 return error_set(err, -EINVAL, "seed '%s' is neither a file nor a directory",
                                  ESC(seed->source));
-        if (S_ISREG(st->st_mode) && st->st_size > PLAN_SEED_BYTES_MAX)
-                return error_set(err, -EFBIG, "seed '%s' has %lld bytes, at most %d are copied: use --mount",
-                                 ESC(seed->source), (long long) st->st_size, PLAN_SEED_BYTES_MAX);
+        if (S_ISREG(st->st_mode) && (uint64_t) st->st_size > seed->bytes_max)
+                return error_set(err, -EFBIG,
+                                 "seed '%s' has %lld bytes, at most %llu are copied: use --mount, or raise "
+                                 "home.seed_max",
+                                 ESC(seed->source), (long long) st->st_size,
+                                 (unsigned long long) seed->bytes_max);
         return 0;
 }
 
@@ -74,23 +77,15 @@ static void seed_deinit(struct native_seed *seed) {
 }
 
 /* Pins the source and opens it for reading through the pin. */
-static int seed_open(struct native_seed *seed, const struct driver_plan *plan, const struct spec *spec,
-                     const char *path, struct error *err) {
-        const char *agent[] = { path }; /* guard(7): agents' state comes in as seeds only */
-        const char *rel = plan->ctx->home ? path_below(path, plan->ctx->home) : NULL;
-        const bool agents = rel && (strncmp(rel, ".claude", 7) == 0 || strncmp(rel, ".codex", 6) == 0);
-        const struct pin_policy policy = {
-                .home = plan->ctx->home,
-                .state_dir = plan->ctx->state_dir,
-                .memo = plan->memo,
-                .allowed = agents ? agent : (const char *const *) spec->allow_sensitive,
-                .n_allowed = agents ? 1 : spec->n_allow_sensitive,
-        };
+static int seed_open(struct native_seed *seed, const struct driver_plan *plan, const char *path,
+                     struct error *err) {
+        struct pin_policy policy = plan->policy;
         AUTO_PIN struct pin pin = PIN_INIT;
         char link[64];
         struct stat st;
         int r;
 
+        policy.seeding = true;
         r = pin_open(path, &policy, &pin, err);
         if (r < 0)
                 return error_wrap(err, r, "seed");
@@ -105,7 +100,10 @@ static int seed_open(struct native_seed *seed, const struct driver_plan *plan, c
 
 static int seed_add(struct driver_plan *plan, const struct spec *spec, const struct spec_seed *from,
                     struct error *err) {
-        struct native_seed seed = { .fd = -1, .mode = from->mode ? from->mode : 0600 };
+        struct native_seed seed = { .fd = -1,
+                                    .mode = from->mode ? from->mode : 0600,
+                                    .bytes_max = spec->home.seed_max,
+                                    .files_max = spec->home.seed_files };
         int r;
 
         if (plan->n_seeds >= PLAN_SEEDS_MAX)
@@ -115,7 +113,7 @@ static int seed_add(struct driver_plan *plan, const struct spec *spec, const str
         if (r < 0)
                 (void) error_set(err, r, "seed '%s': %s", ESC(from->from), strerror(-r));
         else
-                r = seed_open(&seed, plan, spec, from->from, err);
+                r = seed_open(&seed, plan, from->from, err);
         if (r == 0 && (region_find(plan, seed.target) || !path_below(seed.target, plan->id.home)))
                 r = error_set(err, -EINVAL,
                               "seed target '%s' is not in the sandbox's home '%s': seeds are copied into the "
@@ -141,7 +139,7 @@ static int add_agent_state(struct driver_plan *plan, const struct spec *spec, st
                 return 0;
         if (path_join(plan->ctx->home, ".claude.json", &path) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
-        if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > PLAN_SEED_BYTES_MAX ||
+        if (lstat(path, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t) st.st_size > spec->home.seed_max ||
             access(path, R_OK) < 0)
                 return 0;
         from.from = path;

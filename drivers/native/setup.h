@@ -120,9 +120,20 @@ int rootmap_clones(int *ret_fd);
 /** struct seed_result - what was copied */
 struct seed_result {
         uint64_t bytes;
-        unsigned int files;
-        char sha256[65]; /* of a seed that is a file, in hex; "" for a directory */
+        uint64_t files;
 };
 
-/** seed_copy() - copy a seed to its target below @root_fd. Return: 0, -EFBIG, -E2BIG, -errno. */
-int seed_copy(int root_fd, const struct native_seed *seed, struct seed_result *ret, struct error *err);
+/** struct seed_file - one file of it */
+struct seed_file {
+        const char *path; /* relative to the seed; "" when the seed is a file; borrowed */
+        uint64_t bytes;
+        char sha256[65]; /* hex */
+};
+
+/** seed_file_fn - called for each file that was copied. Return: 0, or what seed_copy() shall return. */
+typedef int (*seed_file_fn)(const struct seed_file *file, void *arg);
+
+/** seed_copy() - copy a seed to its target below @root_fd, where /proc is mounted. Return: 0, -EFBIG, -E2BIG,
+ * -errno. */
+int seed_copy(int root_fd, const struct native_seed *seed, seed_file_fn on_file, void *arg,
+              struct seed_result *ret, struct error *err);

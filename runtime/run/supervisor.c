@@ -266,6 +266,29 @@ static void tell_started(struct supervisor *s) {
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
 }
 
+enum { ENTRIES_MAX_BYTES = EVENT_MAX_BYTES / 2 };
+
+/* A seed may be a directory of thousands of files: as many events as it takes. */
+static void tell_seeds(struct supervisor *s) {
+        const size_t n = json_array_size(s->seeds);
+        json_t *entries = NULL;
+        size_t bytes = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                json_t *row = json_array_get(s->seeds, i);
+
+                if (!entries)
+                        entries = json_array();
+                bytes += json_dumpb(row, NULL, 0, JSON_COMPACT);
+                (void) json_array_append(entries, row);
+                if (bytes < ENTRIES_MAX_BYTES && i + 1 < n)
+                        continue;
+                events_emit(&s->record.events, "host_state_seeded",
+                            json_pack("{s:o}", "entries", TAKE_PTR(entries)));
+                bytes = 0;
+        }
+}
+
 static void set_timeout(struct supervisor *s) {
         const uint64_t ms = s->args->spec->limits.timeout_ms;
 
@@ -393,9 +416,7 @@ static int start(struct supervisor *s, struct error *err) {
         s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
         tell_started(s);
         s->started_ns = clock_ns();
-        if (s->seeds)
-                events_emit(&s->record.events, "host_state_seeded",
-                            json_pack("{s:o}", "entries", TAKE_PTR(s->seeds)));
+        tell_seeds(s);
         if (args->spec->post_create)
                 return post_create(s, err);
         go_on(s, at_once);

@@ -208,6 +208,10 @@ const struct key spec_keys[] = {
         { SECTION_HOME, "seed", KEY_SEEDS, LIST(home.seeds, home.n_seeds), .max = 256, .flag = "seed",
           .metavar = "PATH[:TARGET]", .trust = TRUST_WORKFLOW,
           .help = "a host file or directory that is copied into the home before the start" },
+        { SECTION_HOME, "seed_max", KEY_SIZE, AT(home.seed_max), .min = 1, .max = 1ULL << 40, .unit = "bytes",
+          .fallback = "16Mi", .trust = TRUST_WORKFLOW, .help = "how large one seed may be" },
+        { SECTION_HOME, "seed_files", KEY_NUMBER, AT(home.seed_files), .min = 1, .max = 1000000,
+          .fallback = "4096", .trust = TRUST_WORKFLOW, .help = "how many files one seed may have" },
         { SECTION_HOME, "persist", KEY_PATHS, LIST(home.persist, home.n_persist), .max = 64,
           .trust = TRUST_WORKFLOW,
           .help = "a directory of the caller's home that is shown; changes are kept in the run until they "

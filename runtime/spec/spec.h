@@ -100,7 +100,9 @@ struct spec {
                 bool defaults; /* the built-in list comes first */
         } guard;
         struct {
-                uint64_t size; /* bytes */
+                uint64_t size;       /* bytes */
+                uint64_t seed_max;   /* bytes of one seed */
+                uint64_t seed_files; /* files of one seed */
                 struct spec_seed *seeds;
                 size_t n_seeds;
                 char **persist; /* absolute host paths */

@@ -48,7 +48,7 @@ seeds() {
         mkdir many
         (cd many && seq 4097 | xargs touch)
         status 125 "$C" run --seed "$W/many:$HOME/many" -- true 2>err
-        eq "cofferdam: seed '$W/many' is larger than 16 MiB or 4096 files" "$(cat err)"
+        eq "cofferdam: seed '$W/many' is larger than 16777216 bytes or 4096 files: use --mount, or raise home.seed_max and home.seed_files" "$(cat err)"
         rm many/1
         sandbox --seed "$W/many:$HOME/many" -- sh -c 'ls ~/many | grep -c .' >out
         eq 4096 "$(cat out)" 'as many as may be'

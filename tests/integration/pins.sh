@@ -219,7 +219,7 @@ nested_mounts() {
                 wait_for 20 test -e go
                 swap bind "$D/up/mid/src/late" /proc/version 1
                 swap bind "$D/up/mid/src/later" "$D/evil" 1
-                touch done
+                touch 'done'
         ) >/dev/null &
         "$C" run --mount "type=bind,source=$D/up/mid/src,target=/data" -- sh -c '
                 cat /data/data/f; cat /data/version; ls /data
