@@ -19,6 +19,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 #include "runtime/run/changes.h"
+#include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
 enum { JSON_PATH_MAX = 1 << 18 };
@@ -219,34 +220,6 @@ int review_lock(struct review *review, const char *verb, struct error *err) {
         return error_set(err, -errno, "lock run %s: %s", review->dir.id, strerror(errno));
 }
 
-/* Opens the source of a region as it was recorded. Return: descriptor, -ESTALE, -errno with a message. */
-static int open_source(const json_t *row, bool any_source, struct error *err) {
-        const char *path = json_string_value(json_object_get(row, "source"));
-        const json_t *ino = json_object_get(row, "ino"), *dev = json_object_get(row, "dev");
-        struct stat st;
-        AUTO_FD int fd = -1;
-
-        if (!path || *path != '/')
-                return error_set(err, -EINVAL, "the state of the run names no source");
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return error_set(err, -errno, "open '%s': %s", ESC(path), strerror(errno));
-        if (!any_source && ino && dev &&
-            ((uint64_t) json_integer_value(ino) != st.st_ino ||
-             (uint64_t) json_integer_value(dev) != st.st_dev))
-                return error_set(err, -ESTALE,
-                                 "'%s' is not the directory that the run worked on: it was replaced",
-                                 ESC(path));
-        return TAKE_FD(fd);
-}
-
-static int open_upper(const struct review *review, uint32_t index) {
-        char name[16];
-
-        (void) snprintf(name, sizeof(name), "%" PRIu32, index);
-        return open_beneath(review->dir.upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
-}
-
 static bool holds_nothing(int upper_fd) {
         AUTO_NAMES struct names names = { 0 };
 
@@ -277,36 +250,30 @@ static int make_prefix(const json_t *row, struct buf *out) {
         return buf_fmt(out, "%s/", target);
 }
 
-static int each(const struct review *review, const json_t *row, bool lenient, bool any_source, review_fn fn,
+static int each(const struct review *review, const json_t *row, enum run_source source, review_fn fn,
                 void *arg, struct error *err) {
-        const json_int_t index = json_integer_value(json_object_get(row, "index"));
-        const char *engine = json_string_value(json_object_get(row, "engine"));
-        struct review_region region = { .index = (uint32_t) index };
-        struct error why = { 0 };
+        AUTO_RUN_REGION struct run_region opened = RUN_REGION_INIT;
         AUTO_BUF struct buf prefix = { 0 };
-        AUTO_FD int upper = -1, lower = -1;
+        struct review_region region;
+        struct error why = { 0 };
         int r;
 
-        if (index < 0 || index > INT32_MAX)
-                return error_set(err, -EINVAL, "the state of the run is damaged");
-        upper = open_upper(review, region.index);
-        if (upper == -ENOENT || (upper >= 0 && holds_nothing(upper)))
+        r = run_region_open(&review->dir, row, source, &opened, &why);
+        if (r == -ENOENT && !why.code)
                 return 0;
-        if (upper < 0)
-                return error_set(err, upper, "open what region %" PRIu32 " holds: %s", region.index,
-                                 strerror(-upper));
+        if (r < 0)
+                return error_set(err, r, "%s", why.msg);
+        if (why.code)
+                log_warn("%s; shown as if the host had nothing", why.msg);
         r = make_prefix(row, &prefix);
         if (r < 0)
                 return error_set(err, r, "out of memory");
-        lower = open_source(row, any_source, &why);
-        if (lower < 0 && !lenient)
-                return error_set(err, lower, "%s", why.msg);
-        if (lower < 0)
-                log_warn("%s; shown as if the host had nothing", why.msg);
-        region.prefix = buf_cstr(&prefix);
-        region.upper_fd = upper;
-        region.kernel = engine && strcmp(engine, "overlay") == 0;
-        region.lower_fd = lower < 0 ? -1 : lower;
+        region = (struct review_region){ .index = opened.index,
+                                         .prefix = buf_cstr(&prefix),
+                                         .upper_fd = opened.upper_fd,
+                                         .lower_fd = opened.lower_fd,
+                                         .kernel = opened.kernel,
+                                         .rules = &opened.rules };
         return fn(&region, arg, err);
 }
 
@@ -316,7 +283,11 @@ int review_each(const struct review *review, bool lenient, bool any_source, revi
         int r = 0;
 
         for (size_t i = 0; r == 0 && i < json_array_size(rows); i++)
-                r = each(review, json_array_get(rows, i), lenient, any_source, fn, arg, err);
+                r = each(review, json_array_get(rows, i),
+                         lenient      ? RUN_SOURCE_MAYBE
+                         : any_source ? RUN_SOURCE_ANY
+                                      : RUN_SOURCE_SAME,
+                         fn, arg, err);
         return r;
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "fs/diff.h"
+#include "fs/explain.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
@@ -28,6 +29,7 @@ struct review_region {
         int upper_fd;
         int lower_fd; /* -1: the source is not what it was (review_each() with @lenient) */
         bool kernel;  /* see struct diff_layers */
+        const struct explain_region *rules; /* for verdict_change() */
 };
 
 /*

@@ -7,6 +7,7 @@
 
 #include "fs/batch.h"
 
+/** batch_step() - tell a test what comes next */
 void batch_step(const struct batch *b, const char *what);
 
 /** batch_open_upper_parent() - the upper directory that holds entry @i, whose object must be the one of the

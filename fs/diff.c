@@ -246,8 +246,8 @@ static int visit_moved(struct walk *w, const struct level *level, const char *na
         }
         next.conflict = level->conflict || c.conflict;
         r = emit(w, level, c);
-        if (r == 0 && c.lower &&
-            diff_dir_mode_changed(level->upper_fd, name, w->layers->kernel, upper, &source, &c.conflict)) {
+        if (r == 0 && c.lower && (upper->st_mode & 01777) != (source.st_mode & 01777) &&
+            (upper->st_mode & 01777) != ((source.st_mode & 01777) | 0700)) {
                 c.kind = CHANGE_MODIFIED;
                 c.from = NULL;
                 r = emit(w, level, c);

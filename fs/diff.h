@@ -31,6 +31,7 @@ struct change {
         bool conflict;            /* the lower is not what it was at copy-up, or the parent is in conflict */
         uint64_t size;            /* of the new version, bytes; of a deletion: 0 */
         uint32_t mode;            /* of the new version, with type bits; of a deletion: of the lower */
+        bool again;               /* apply only: choose() is asked about it a second time */
         int error;                /* apply only: why it did not land, negative errno; 0 otherwise */
         int upper_dir, lower_dir; /* directories that hold the two objects, borrowed, -1: none; not of
                                      CHANGE_RENAMED */

@@ -46,11 +46,13 @@ static int collect(const struct change *c, void *arg) {
         struct relocate *w = arg;
         struct relocation one = { .upper =
                                           c->upper ? layer_origin_of(c->upper) : (struct layer_origin){ 0 } };
+        struct change first = *c;
         enum apply_choice choice;
 
+        first.again = true;
         if (c->kind != CHANGE_RENAMED || c->error != 0)
                 return 0;
-        choice = apply_choose(w->t->opt, c);
+        choice = apply_choose(w->t->opt, &first);
         if (choice == APPLY_LEAVE || (c->conflict && choice != APPLY_FORCE))
                 return 0;
         if (w->n == w->cap) {
@@ -81,7 +83,7 @@ static int make_parent(const struct relocate *w, const char *path) {
         const char *name;
         AUTO_FD int upper = pathfd_open_parent(opt->upper_fd, path, &name);
         AUTO_FD int lower = pathfd_open_parent(opt->lower_fd, path, &name);
-        struct change c = { .kind = CHANGE_ADDED, .path = path, .lower_path = path };
+        struct change c = { .kind = CHANGE_ADDED, .path = path, .lower_path = path, .again = true };
         struct journal_entry e = { .op = JOURNAL_MKDIR };
         struct stat st, there;
 

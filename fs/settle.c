@@ -119,6 +119,7 @@ static int finish_mode(struct finish *f, int upper_dir, int lower_dir, const cha
         struct change c = { .kind = CHANGE_MODIFIED,
                             .path = buf_cstr(&f->path),
                             .lower_path = buf_cstr(&f->path),
+                            .again = true,
                             .mode = upper->st_mode,
                             .upper = upper,
                             .upper_dir = upper_dir,

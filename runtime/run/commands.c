@@ -153,8 +153,10 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
                 supervisor_post_created(s, result);
                 return;
         }
+        s->failed = s->failed || result->exit_code != 0 || result->signal != 0;
         if (slot->state == CLIENT_OWNER) {
                 s->over = true;
+                s->ended = true;
                 if (s->final.type == RUN_MSG_ERROR)
                         return;
                 s->final.code = result->exit_code;

@@ -58,6 +58,8 @@ struct supervisor {
         struct trace trace;
         bool ending; /* SIGTERM was sent: when the last command is gone, or at the deadline, it is over */
         bool over;
+        bool ended;  /* the caller's command has, by itself */
+        bool failed; /* a command has */
 };
 
 /** supervisor_fail() - the run fails with @failure_code and is over; the first reason counts */

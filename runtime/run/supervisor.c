@@ -34,6 +34,7 @@
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
+#include "runtime/run/land.h"
 #include "runtime/run/supervise.h"
 
 enum { HELD_COUNT_MAX = 100000, NS_PER_MS = 1000000, GRACE_MS = 10000, POST_CREATE_MS = 30 * 60 * 1000 };
@@ -423,6 +424,24 @@ static int start(struct supervisor *s, struct error *err) {
         return 0;
 }
 
+/* Whether what no rule keeps reaches the host now. A run that was lost or killed keeps what it has. */
+static bool may_land(const struct supervisor *s) {
+        if (s->final.type == RUN_MSG_ERROR || !(s->ended || (!s->owner && s->ending)))
+                return false;
+        return s->args->spec->workspace.land != LAND_SUCCESS || !s->failed;
+}
+
+static void land(struct supervisor *s) {
+        static const char *const words[LAND_COUNT] = {
+                [LAND_COMMAND] = "command", [LAND_SUCCESS] = "success", [LAND_STOP] = "stop"
+        };
+
+        if (may_land(s))
+                run_land(s->args->dir, s->record.state, &s->record.events,
+                         words[s->args->spec->workspace.land]);
+        trace_step(&s->trace, "land");
+}
+
 /* The last words: events, the final state, and the run directory, which stays only when it holds something.
  */
 static void finish(struct supervisor *s) {
@@ -468,6 +487,7 @@ int supervisor_main(const struct supervisor_args *args) {
         if (s.final.type == RUN_MSG_ERROR)
                 events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "stop");
+        land(&s);
         finish(&s);
         control_close(args->dir, s.listen_fd);
         (void) flock(args->dir->fd, LOCK_UN); /* who hears the last word may remove the run */

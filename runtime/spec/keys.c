@@ -47,7 +47,7 @@ static const struct word isolation_words[] = {
 };
 static const struct word workspace_mode_words[] = {
         [WORKSPACE_DIRECT] = { .name = "direct" },
-        [WORKSPACE_STAGED] = { .name = "staged", .instead = "use 'direct' or 'ro'" },
+        [WORKSPACE_STAGED] = { .name = "staged" },
         [WORKSPACE_COW] = { .name = "cow" },
         [WORKSPACE_RO] = { .name = "ro" },
         [WORKSPACE_MODE_COUNT] = { 0 },
@@ -186,7 +186,6 @@ const struct key spec_keys[] = {
                   "(overlay), which is faster and judges nothing before it lands" },
         { SECTION_WORKSPACE, "land", KEY_ENUM, AT(workspace.land), .words = land_words, .fallback = "command",
           .flag = "land", .metavar = "WHEN", .trust = TRUST_WORKFLOW,
-          .instead = "leave it out: in mode direct changes land at once",
           .help = "when allowed changes of a staged workspace reach the host" },
         { SECTION_WORKSPACE, "on_source_change", KEY_ENUM, AT(workspace.on_source_change),
           .words = source_change_words, .fallback = "pin", .trust = TRUST_WORKFLOW,

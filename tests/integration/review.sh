@@ -251,6 +251,9 @@ assert [c["path"] for c in d["changes"] if "error" in c] == ["fifo"], d' || fail
 
 continue_needs_something() {
         sample 0123456789ab
+        status 1 "$C" apply --abort 2>err
+        has "$(cat err)" 'cut off'
+        status 2 "$C" apply --abort --force 2>err
         status 1 "$C" apply --continue 2>err
         has "$(cat err)" 'cut off'
         printf garbage >"$runs/0123456789ab/journal"
@@ -272,10 +275,16 @@ killed() {
                 sleep "$pause"
                 kill -KILL "$pid" 2>/dev/null || true
                 wait "$pid" 2>/dev/null || true
-                if [ -e "$runs/0123456789ab/journal" ]; then
+                if compgen -G "$runs/0123456789ab/journal*" >/dev/null; then
                         status 1 "$C" apply 2>err
                         has "$(cat err)" --continue
-                        status 0 "$C" apply --continue >/dev/null
+                        if [ ! -e "$runs/0123456789ab/journal.final" ] && [ "$pause" != 0.01 ]; then
+                                status 0 "$C" apply --abort
+                                eq 0 "$(find d -type f 2>/dev/null | wc -l)" 'files after --abort'
+                                status 0 "$C" apply >/dev/null
+                        else
+                                status 0 "$C" apply --continue >/dev/null
+                        fi
                 else
                         "$C" apply >/dev/null 2>&1 || true
                 fi

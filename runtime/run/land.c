@@ -1,0 +1,145 @@
+/*
+ * DOC: theory of operation
+ *
+ * As 'cofferdam apply' with the rules as a filter (fs/verdict.h), in a child of the supervisor: what it reads
+ * was written by the work, and whatever becomes of it, the supervisor says its last words. The child writes
+ * the events and hands back how many there are now. Killed in the middle it leaves a journal, which
+ * 'cofferdam apply --continue' or '--abort' takes up.
+ */
+#include "runtime/run/land.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fs/apply.h"
+#include "fs/verdict.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
+#include "runtime/base/json.h"
+#include "runtime/run/region.h"
+
+enum { KEPT_EVENTS_MAX = 100 };
+
+/** struct landing - all staged regions of a run */
+struct landing {
+        const struct run_dir *dir;
+        struct events *events;
+        const struct run_region *region;
+        uint64_t landed, held, conflicts;
+};
+
+static json_t *path_json(const struct change *c) {
+        return json_from_bytes(c->path, EVENT_STRING_MAX);
+}
+
+/* What the kernel's overlay took under a name that rules hold, and what the judge says now, nobody has heard
+ * of yet. */
+static void tell_held(struct landing *l, const struct change *c, const struct verdict *v) {
+        if (++l->held > KEPT_EVENTS_MAX || (!l->region->kernel && !*v->reason))
+                return;
+        events_emit(l->events, v->action == GUARD_HOLD ? "guard_held" : "guard_denied",
+                    json_pack("{s:o,s:s,s:o,s:o,s:i}", "path", path_json(c), "op", "land", "rule",
+                              json_from_bytes(v->rule, EVENT_STRING_MAX), "detail",
+                              json_from_bytes(v->reason, EVENT_STRING_MAX), "region",
+                              (int) l->region->index));
+}
+
+static enum apply_choice choose(const struct change *c, void *arg) {
+        struct landing *l = arg;
+        struct verdict v;
+
+        if (verdict_change(&l->region->rules, c, &v) < 0)
+                return APPLY_LEAVE; /* what cannot be judged does not land */
+        if (v.action == GUARD_ALLOW)
+                return APPLY_TAKE;
+        if (!c->again)
+                tell_held(l, c, &v);
+        return APPLY_LEAVE;
+}
+
+static int report(const struct change *c, void *arg) {
+        struct landing *l = arg;
+        const char kind[2] = { change_letter(c->kind), '\0' };
+
+        if (!c->conflict && !c->error) {
+                l->landed++;
+                return 0;
+        }
+        if (++l->conflicts <= KEPT_EVENTS_MAX)
+                events_emit(l->events, "apply_conflict",
+                            json_pack("{s:s,s:o,s:i,s:b,s:s*}", "kind", kind, "path", path_json(c), "region",
+                                      (int) l->region->index, "conflict", c->conflict, "error",
+                                      c->error ? strerror(-c->error) : NULL));
+        return 0;
+}
+
+static int land_region(struct landing *l, const json_t *row, struct error *err) {
+        AUTO_RUN_REGION struct run_region region = RUN_REGION_INIT;
+        struct apply_options opt = { .run_fd = l->dir->fd, .choose = choose, .report = report, .arg = l };
+        int r;
+
+        r = run_region_open(l->dir, row, RUN_SOURCE_SAME, &region, err);
+        if (r < 0)
+                return r == -ENOENT && !err->code ? 0 : r;
+        opt.kernel = region.kernel;
+        opt.region = region.index;
+        opt.upper_fd = region.upper_fd;
+        opt.lower_fd = region.lower_fd;
+        l->region = &region;
+        r = apply_run(&opt, err);
+        return r < 0 ? r : 0;
+}
+
+static bool is_staged(const json_t *row) {
+        const char *kind = json_string_value(json_object_get(row, "kind"));
+
+        return kind && strcmp(kind, "staged") == 0;
+}
+
+static void land_all(const struct run_dir *dir, const json_t *state, struct events *events,
+                     const char *when) {
+        struct landing l = { .dir = dir, .events = events };
+        const json_t *rows = run_regions(state);
+        struct error err = { 0 };
+        int r = 0;
+
+        events_emit(events, "apply_started",
+                    json_pack("{s:b,s:b,s:s}", "force", false, "continue", false, "land", when));
+        for (size_t i = 0; r == 0 && i < json_array_size(rows); i++)
+                if (is_staged(json_array_get(rows, i)))
+                        r = land_region(&l, json_array_get(rows, i), &err);
+        events_emit(events, "apply_finished",
+                    json_pack("{s:I,s:I,s:I,s:s*}", "paths", (json_int_t) l.landed, "conflicts",
+                              (json_int_t) l.conflicts, "held", (json_int_t) l.held, "error",
+                              r < 0 ? err.msg : NULL));
+}
+
+void run_land(const struct run_dir *dir, const json_t *state, struct events *events, const char *when) {
+        const json_t *rows = run_regions(state);
+        bool staged = false;
+        uint64_t seq;
+        int pair[2];
+        pid_t pid;
+
+        for (size_t i = 0; i < json_array_size(rows); i++)
+                staged = staged || is_staged(json_array_get(rows, i));
+        if (!staged || pipe2(pair, O_CLOEXEC) < 0)
+                return;
+        pid = fork();
+        if (pid == 0) {
+                if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+                        _exit(1);
+                land_all(dir, state, events, when);
+                _exit(write_all(pair[1], &events->seq, sizeof(events->seq)) < 0);
+        }
+        (void) fd_close(pair[1]);
+        if (pid > 0 && read(pair[0], &seq, sizeof(seq)) == (ssize_t) sizeof(seq))
+                events->seq = seq;
+        (void) fd_close(pair[0]);
+        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# staged workspaces: what lands when the command has ended, what stays in the run, and what is said about it
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# staged ENGINE [OPTION...] -- COMMAND...: a run on $W; its events in $T/events; the kernel may lack its part
+staged() {
+        local engine=$1
+        shift
+        : >"$T/events"
+        "$C" run --workspace-mode staged --engine "$engine" --events "$T/events" "$@"
+}
+
+# engine_works ENGINE: the overlay needs a kernel that takes one over the guard
+engine_works() {
+        [ "$1" = fuse ] || "$C" run --workspace-mode cow --engine overlay -- true 2>"$T/why" || {
+                echo "# skipped: $(tail -1 "$T/why")"
+                exit 0
+        }
+        "$C" discard >/dev/null 2>&1 || true
+}
+
+event() { grep -a "\"type\":\"$1\"" "$T/events" || fail "no event $1"; }
+
+# red when land.c takes what verdict_change() does not allow, or leaves what it does
+allowed_lands() {
+        engine_works "$1"
+        mkdir -p old/in gone
+        echo 1 >old/f
+        echo 2 >old/in/g
+        echo 3 >gone/h
+        echo 4 >mod
+        local inode
+        inode=$(stat -c %i old/f)
+        staged "$1" -- sh -ec 'mv old new || { cp -a old new; rm -r old; }; rm -r gone; echo more >>mod; echo a >add
+                ln -s add link; mkdir -p deep/er; echo b >deep/er/f; chmod 750 deep'
+        eq 'add deep link mod new ' "$(printf '%s ' *)"
+        eq $'4\nmore' "$(cat mod)"
+        eq a "$(cat link)"
+        eq b "$(cat deep/er/f)"
+        eq 750 "$(stat -c %a deep)"
+        eq 2 "$(cat new/in/g)"
+        [ "$1" = overlay ] || eq "$inode" "$(stat -c %i new/f)" 'renamed, not copied'
+        event apply_finished | grep -q '"held":0' || fail "$(cat "$T/events")"
+        eq '' "$("$C" diff 2>/dev/null)" 'nothing is left'
+}
+
+held_stays() {
+        engine_works "$1"
+        git init -q .
+        mkdir -p d/.vscode away
+        echo '{}' >d/.vscode/tasks.json
+        staged "$1" -- sh -ec 'git config user.name joe; echo ok >ok
+                mkdir .vscode; echo bad >.vscode/tasks.json; echo bad >.git/hooks/post-checkout
+                ln -s .git/hooks/x link; rm -r d; git config --global x.y z 2>/dev/null || true'
+        eq joe "$(git config user.name)" 'judged by content'
+        eq ok "$(cat ok)"
+        [ ! -e .git/hooks/post-checkout ] || fail 'a hook landed'
+        [ ! -e .vscode/tasks.json ] || fail 'tasks landed'
+        [ ! -L link ] || fail 'a link into .git landed'
+        eq '{}' "$(cat d/.vscode/tasks.json)" 'a directory that holds ruled names was deleted'
+        event apply_finished | grep -q '"held":[1-9]' || fail "$(cat "$T/events")"
+        eq "$(grep -ac '"path":".vscode/tasks.json"' "$T/events")" 1 'said once'
+        has "$("$C" diff)" 'A .vscode/tasks.json'
+        has "$("$C" diff)" 'A .git/hooks/post-checkout'
+        "$C" apply >/dev/null
+        eq bad "$(cat .git/hooks/post-checkout)" 'apply lands it'
+        # and a key that runs something holds the whole file
+        staged "$1" -- git config core.fsmonitor /bin/evil
+        eq '' "$(git config core.fsmonitor || true)"
+        event guard_held | grep -q core.fsmonitor || fail "$(cat "$T/events")"
+}
+
+# red when RENAME in verdict_change() does not look below
+renamed_with_ruled_names() {
+        engine_works "$1"
+        mkdir -p d/.vscode e
+        echo '{}' >d/.vscode/tasks.json
+        echo x >e/tasks.json
+        staged "$1" -- sh -c 'mv d f || { cp -a d f; rm -r d; }; mv e .vscode || { cp -a e .vscode; rm -r e; }; :'
+        eq '{}' "$(cat d/.vscode/tasks.json)"
+        [ ! -e f/.vscode/tasks.json ] && [ ! -e .vscode/tasks.json ] || fail 'landed under a ruled name'
+}
+
+conflicts_stay() {
+        engine_works "$1"
+        echo old >a
+        echo old >b
+        mkfifo "$T/go$1"
+        staged "$1" --mount "type=bind,source=$T,target=/t" -- \
+                sh -ec 'echo new >a; echo new >b; echo new >c; touch /t/ready; while [ ! -e /t/go ]; do sleep 0.05; done' &
+        local pid=$!
+        for _ in $(seq 100); do [ -e "$T/ready" ] && break; sleep 0.1; done
+        sleep 0.05
+        echo host >a
+        touch "$T/go"
+        wait "$pid"
+        rm -f "$T/ready" "$T/go" "$T/go$1"
+        eq host "$(cat a)"
+        eq new "$(cat b)"
+        eq new "$(cat c)"
+        event apply_conflict | grep -q '"path":"a"' || fail "$(cat "$T/events")"
+        eq 'M! a' "$("$C" diff || true)"
+        status 0 "$C" apply --force >/dev/null
+        eq new "$(cat a)"
+}
+
+only_success_lands() {
+        status 3 staged fuse --land success -- sh -c 'echo x >f; exit 3'
+        [ ! -e f ] || fail 'landed'
+        ! grep -aq apply_started "$T/events" || fail 'an apply'
+        eq 'A f' "$("$C" diff)"
+        "$C" discard
+        status 0 staged fuse --land success -- sh -c 'echo x >f'
+        eq x "$(cat f)"
+        status 3 staged fuse -- sh -c 'echo y >f; exit 3'
+        eq y "$(cat f)" 'command: whatever it returned'
+}
+
+killed_lands_nothing() {
+        : >"$T/events"
+        "$C" run --workspace-mode staged --events "$T/events" -- sh -c 'echo x >slain; sleep 60' &
+        local pid=$!
+        for _ in $(seq 100); do find "$XDG_STATE_HOME" -path '*/upper/0/slain' 2>/dev/null | grep -q . && break; sleep 0.1; done
+        kill -KILL "$pid"
+        wait "$pid" 2>/dev/null || true
+        for _ in $(seq 100); do grep -aq sandbox_finished "$T/events" && break; sleep 0.1; done
+        [ ! -e slain ] || fail 'landed'
+        eq 'A slain' "$("$C" diff)"
+}
+
+for engine in fuse overlay; do
+        t "$engine: what is allowed lands" allowed_lands "$engine"
+        t "$engine: what rules hold stays" held_stays "$engine"
+        t "$engine: directories with ruled names are not renamed" renamed_with_ruled_names "$engine"
+        t "$engine: conflicts stay" conflicts_stay "$engine"
+done
+t 'only success lands' only_success_lands
+t 'a run that is killed lands nothing' killed_lands_nothing
+finish
