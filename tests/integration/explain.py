@@ -20,6 +20,7 @@ FILES = {'plain': 'x\n', 'dir/file': 'x\n', '.vscode/tasks.json': 'x\n', 'keep/f
 PATHS = ['plain', 'absent', 'dir/file', 'dir/absent', 'empty', '.vscode/tasks.json', '.vscode/absent', '.envrc', '.idea', 'keep/file',
          'keep/absent', 'secret/file', 'secret/absent', '.git/config', '.git/HEAD', '.gitmodules', '.git/hooks/pre-commit',
          '.git/hooks/post-commit', '.git/hooks/x.sample', 'config', '.npmrc', 'mine.key', 'sub/.git']
+JUDGED = {'.git/config': '[core]\n\tbare = true\n', '.gitmodules': '[submodule "a"]\n\tpath = a\n\turl = https://example.org/a\n', 'config': SAFE}
 OPS = ['read', 'write', 'create', 'mkdir', 'symlink', 'unlink', 'rename', 'rename-to', 'link', 'chmod']
 
 
@@ -34,20 +35,23 @@ def cases():
                 continue
             if is_dir and op == 'rename-to' and os.environ.get('OVERLAY'):
                 continue  # what is renamed is a directory of the host, and overlayfs renames none
-            yield f'c{len(OPS) * PATHS.index(path) + OPS.index(op)}', path, op, is_dir
+            name = f'c{len(OPS) * PATHS.index(path) + OPS.index(op)}'
+            yield name, path, op, is_dir, EVIL
+            if path in JUDGED and op in ('write', 'create', 'rename-to'):  # the same with what is harmless
+                yield name + 'safe', path, op, is_dir, JUDGED[path]
 
 
 def prepare(explain):
     said = {}
-    for name, path, op, _ in cases():
-        for file, content in FILES.items():
+    for name, path, op, _, content in cases():
+        for file, text in FILES.items():
             full = f'{name}/{file}'
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            if content is not None:
-                open(full, 'w').write(content)
+            if text is not None:
+                open(full, 'w').write(content if file == 'src' else text)
         os.makedirs(f'{name}/sub', exist_ok=True)
         os.chmod(f'{name}/srcdir', 0o700)  # to be told from what it replaces
-    for name, path, op, _ in cases():
+    for name, path, op, _, content in cases():
         p = subprocess.run(explain + ['--json', f'{name}/{path}', op], stdout=subprocess.PIPE, check=False)
         answer = json.loads(p.stdout)
         answer['exit'] = p.returncode
@@ -69,18 +73,18 @@ def host_state(top):
 
 def act():
     ends = {}
-    for name, path, op, is_dir in cases():
+    for name, path, op, is_dir, content in cases():
         full = f'{name}/{path}'
         try:
             if op == 'read':
                 os.listdir(full) if is_dir else open(full).read()
             elif op == 'write':
                 fd = os.open(full, os.O_WRONLY)
-                os.write(fd, EVIL.encode())
+                os.write(fd, content.encode())
                 os.close(fd)
             elif op == 'create':
                 with open(full, 'x') as f:
-                    f.write(EVIL)
+                    f.write(content)
             elif op == 'mkdir':
                 os.mkdir(full)
             elif op == 'symlink':
@@ -105,7 +109,7 @@ def compare():
     said, before, ends = (json.load(open(f'../{n}.json')) for n in ('said', 'before', 'ends'))
     bad = n = 0
     tally = {}
-    for name, path, op, _ in cases():
+    for name, path, op, _, content in cases():
         answer = said[name]['ops'][op]
         want = answer['result']
         end = ends[name]
@@ -114,7 +118,7 @@ def compare():
         tally[want] = tally.get(want, 0) + 1
         n += 1
         ok = {'yes': end == 'ok' and not landed, 'host': end == 'ok' and landed, 'run': end == 'ok' and not landed,
-              'held': end == 'ok' and not landed, 'judged': end == 'ok' and (op == 'chmod' or not landed),
+              'held': end == 'ok' and not landed, 'judged': end == 'ok' and (op == 'chmod' or landed == (content != EVIL)),
               'refused': end == answer.get('errno') and not landed}[want]
         if not ok or said[name]['exit'] != (want == 'refused'):
             bad += 1
