@@ -94,8 +94,10 @@ struct guard_successor {
 /**
  * guard_serve() - answer the kernel until the file system is unmounted
  * @fuse_fd: /dev/fuse descriptor of a mounted file system, consumed
- * Starts threads; the calling process must not fork any more. Blocks.
- * Return: 0 (unmounted), -errno.
+ * Starts threads; the calling process must not fork any more. Blocks. SIGTERM and SIGHUP end the service:
+ * whoever waits for an answer is let go.
+ * Return: 0 (unmounted); -EINTR (a signal) and -EBUSY (unmounted, but a host file system does not answer):
+ * threads are left that use @config, the process has to end; -errno.
  */
 int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err)
         __attribute__((warn_unused_result));

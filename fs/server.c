@@ -52,12 +52,10 @@
 #include <limits.h>
 #include <linux/fuse.h>
 #include <malloc.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -73,7 +71,6 @@
 #include "runtime/base/sys.h"
 
 enum { DIRS_MAX = 512, DIRS_MIN = 8, EXCLUSIVE_TIMEOUT_S = 86400, BACKGROUND_MAX = 64 };
-enum { WORKER_STACK = 8 << 20 /* only what is touched costs memory */ };
 
 /* ---- INIT ---- */
 
@@ -195,108 +192,6 @@ static const struct fuse_lowlevel_ops operations = {
         .copy_file_range = op_copy_file_range,
 };
 
-/* ---- workers ---- */
-
-char *server_reply_buffer(struct server *s) {
-        struct worker *w = pthread_getspecific(s->worker);
-
-        if (w && !w->reply)
-                w->reply = malloc(SERVER_IO_MAX);
-        return w ? w->reply : NULL;
-}
-
-/*
- * The kernel wakes the worker that has waited longest, so with many waiting each request is answered by
- * another thread, on another CPU, with cold caches: measured on two CPUs, a round trip with four waiting
- * takes two to four times as long as with one. So one waits (two, where there are more CPUs), and a worker
- * that is about to do what may take long passes its turn on.
- */
-void server_yield_turn(struct server *s) {
-        struct worker *w = pthread_getspecific(s->worker);
-
-        if (!w || !w->reads)
-                return;
-        w->reads = false;
-        (void) sem_post(&s->turns);
-}
-
-static void take_turn(struct worker *w) {
-        while (!w->reads)
-                w->reads = sem_wait(&w->server->turns) == 0; /* else EINTR */
-}
-
-/* a channel of its own spares the threads a common lock in the kernel; without one they share */
-static int clone_channel(int fuse_fd) {
-        uint32_t master = (uint32_t) fuse_fd;
-        AUTO_FD int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-
-        if (fd < 0 || ioctl(fd, FUSE_DEV_IOC_CLONE, &master) < 0)
-                return fcntl(fuse_fd, F_DUPFD_CLOEXEC, 3);
-        return TAKE_FD(fd);
-}
-
-int server_answer(struct worker *w) {
-        struct fuse_session *se = w->server->session;
-        const int r = fuse_session_receive_buf(se, &w->request);
-
-        if (r == -EINTR || r == -EAGAIN)
-                return 1;
-        if (r > 0 && !watch_refuses(w->server, w->request.mem, w->request.size, w->fd))
-                fuse_session_process_buf(se, &w->request);
-        return r;
-}
-
-static void *work(void *arg) {
-        struct worker *w = arg;
-        struct fuse_session *se = w->server->session;
-
-        (void) pthread_setspecific(w->server->worker, w);
-        while (!fuse_session_exited(se)) {
-                take_turn(w);
-                if (server_answer(w) <= 0)
-                        break;
-        }
-        fuse_session_exit(se);
-        server_yield_turn(w->server); /* the next one finds the session ended */
-        free(TAKE_PTR(w->request.mem));
-        free(TAKE_PTR(w->reply));
-        return NULL;
-}
-
-/* what is as deep as the tree needs up to NODE_DEPTH_MAX frames; the caller's limit may be far below that */
-static int start_worker(struct worker *w) {
-        pthread_attr_t attr;
-        int r;
-
-        r = pthread_attr_init(&attr);
-        if (r != 0)
-                return -r;
-        r = pthread_attr_setstacksize(&attr, WORKER_STACK);
-        if (r == 0)
-                r = pthread_create(&w->thread, &attr, work, w);
-        (void) pthread_attr_destroy(&attr);
-        return -r;
-}
-
-static int run_workers(struct server *s, int fuse_fd) {
-        struct worker workers[SERVER_WORKERS] = { 0 };
-        size_t n;
-        int r = 0;
-
-        for (size_t i = 0; i < SERVER_WORKERS; i++)
-                workers[i] = (struct worker){ .server = s, .fd = i ? clone_channel(fuse_fd) : fuse_fd };
-        for (n = 0; n < SERVER_WORKERS && workers[n].fd >= 0; n++) {
-                r = start_worker(&workers[n]);
-                if (r < 0)
-                        break; /* fewer will do */
-        }
-        for (size_t i = 0; i < n; i++)
-                (void) pthread_join(workers[i].thread, NULL);
-        for (size_t i = 1; i < SERVER_WORKERS; i++)
-                workers[i].fd = fd_close(workers[i].fd);
-        return n ? 0 : r;
-}
-
 /* ---- setting up ---- */
 
 static size_t dirs_limit(void) {
@@ -380,12 +275,6 @@ static int init_regions(struct server *s, struct error *err) {
         return 0;
 }
 
-static unsigned int count_turns(void) {
-        cpu_set_t cpus;
-
-        return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) > 2 ? 2 : 1;
-}
-
 static void init_locks(struct server *s) {
         pthread_rwlockattr_t attr;
 
@@ -394,7 +283,6 @@ static void init_locks(struct server *s) {
         for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
                 (void) pthread_rwlock_init(&s->domains[i], &attr);
         (void) pthread_rwlockattr_destroy(&attr);
-        (void) sem_init(&s->turns, 0, count_turns());
         notices_init(&s->notices);
 }
 
@@ -438,7 +326,6 @@ void server_deinit(struct server *s) {
         notices_deinit(&s->notices);
         for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
                 (void) pthread_rwlock_destroy(&s->domains[i]);
-        (void) sem_destroy(&s->turns);
         (void) pthread_key_delete(s->worker);
 }
 
@@ -451,7 +338,9 @@ static void discard_log(enum fuse_log_level level, const char *fmt, va_list ap) 
 /* what is process-wide; the process serves nothing else */
 static void settle_process(void) {
         const struct sigaction ignore = { .sa_handler = SIG_IGN };
+        sigset_t blocked;
 
+        workers_block_signals(&blocked);
         (void) umask(0); /* the kernel has applied the work's */
         (void) sigaction(SIGPIPE, &ignore, NULL);
         (void) sigaction(SIGXFSZ, &ignore, NULL);   /* RLIMIT_FSIZE: EFBIG is an answer, dying is not */
@@ -498,16 +387,23 @@ int server_init(struct server *s, const struct guard_config *config, int fuse_fd
 }
 
 int guard_serve(const struct guard_config *config, int fuse_fd, struct error *err) {
-        struct server s = { 0 };
+        struct server *s = calloc(1, sizeof(*s));
         int r;
 
+        if (!s) {
+                (void) fd_close(fuse_fd);
+                return error_set(err, -ENOMEM, "out of memory");
+        }
         settle_process();
-        r = server_init(&s, config, fuse_fd, err);
+        r = server_init(s, config, fuse_fd, err);
         if (r == 0)
-                r = watch_start(&s, err);
+                r = watch_start(s, err);
         if (r == 0)
-                r = run_workers(&s, fuse_fd);
-        watch_stop(&s);
-        server_deinit(&s);
+                r = workers_run(s, fuse_fd);
+        if (r == -EBUSY || r == -EINTR)
+                return error_set(err, r, "the host did not answer requests under way: they were given up");
+        watch_stop(s);
+        server_deinit(s);
+        free(s);
         return r;
 }

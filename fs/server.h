@@ -3,11 +3,7 @@
  */
 #pragma once
 
-#define FUSE_USE_VERSION 314
-
-#include <fuse3/fuse_lowlevel.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +14,7 @@
 #include "fs/node.h"
 #include "fs/notice.h"
 #include "fs/watch.h"
+#include "fs/workers.h"
 
 struct streams;
 
@@ -35,17 +32,7 @@ struct idmap {
         size_t n_groups;
 };
 
-/** struct worker - one thread: its channel to the kernel and its buffers */
-struct worker {
-        struct server *server;
-        pthread_t thread;
-        int fd;
-        struct fuse_buf request;
-        char *reply; /* owned, SERVER_IO_MAX bytes, allocated at the first read */
-        bool reads;  /* holds one of the server's turns */
-};
-
-enum { SERVER_IO_MAX = 1 << 20, SERVER_WORKERS = 6 };
+enum { SERVER_IO_MAX = 1 << 20 };
 
 /**
  * struct server - one mounted file system
@@ -68,7 +55,7 @@ struct server {
         struct idmap ids;
         pthread_rwlock_t domains[NODE_DOMAINS_MAX]; /* holds.h */
         pthread_key_t worker;                       /* struct worker of this thread */
-        sem_t turns;                                /* few workers wait for requests, the others for a turn */
+        struct workers workers;
         struct fuse_session *session;
         double timeout_s;
         bool writeback;               /* the kernel collects writes */
@@ -100,14 +87,3 @@ static inline int server_store(const struct server *s, uint32_t index) {
 int server_init(struct server *s, const struct guard_config *config, int fuse_fd, struct error *err)
         __attribute__((warn_unused_result));
 void server_deinit(struct server *s);
-
-/** server_answer() - read one message and answer it; @w is this thread's value of server.worker. Blocks.
- * Return: above 0, 0: the session is over, -errno. */
-int server_answer(struct worker *w);
-
-/** server_reply_buffer() - SERVER_IO_MAX bytes of the calling worker's own; NULL when out of memory */
-char *server_reply_buffer(struct server *s);
-
-/** server_yield_turn() - the request under way may take long: another worker waits for the next one meanwhile
- */
-void server_yield_turn(struct server *s);

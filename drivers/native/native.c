@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -44,6 +45,8 @@ enum {
         SETUP_TIMEOUT_MS = 10000,
         FSD_END_TIMEOUT_MS = 2000,
         ANSWER_TIMEOUT_S = 2,
+        INIT_END_TIMEOUT_MS = 500, /* with an answering file server it takes a few */
+        KILL_TIMEOUT_MS = 2000,
         PIPEFS_MAGIC = 0x50495045,
 };
 
@@ -54,10 +57,11 @@ struct sandbox {
         char run_id[64];
         pid_t init, fsd; /* 0: none */
         int init_pidfd, fsd_pidfd;
-        int sock;      /* to pid 1 */
-        int notice_fd; /* from fsd */
-        bool lost;     /* was told */
-        bool up;       /* commands can run */
+        int user_ns, mnt_ns; /* of pid 1, opened while it can be looked at; -1: none */
+        int sock;            /* to pid 1 */
+        int notice_fd;       /* from fsd */
+        bool lost;           /* was told */
+        bool up;             /* commands can run */
         struct sources sources;
 };
 
@@ -98,7 +102,9 @@ static int null_stdio(bool keep_stderr) {
 }
 
 /*
- * Must: work as the caller, without capabilities, and die with the supervisor. guard_confine() does the rest.
+ * Must: work as the caller, without capabilities, and end with the supervisor - by SIGTERM, upon which it
+ * lets go whoever waits for it, which a killed one does not before the last host call has come back. A group
+ * of its own: when it is stopped and its parent dies, the kernel continues it. guard_confine() does the rest.
  * Must not: keep the caller's standard descriptors (a pipe's reader must see its end) or environment.
  */
 static int fsd_confine(const struct fsd *f) {
@@ -111,8 +117,8 @@ static int fsd_confine(const struct fsd *f) {
         r = confine_caps();
         if (r < 0)
                 return r;
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 ||
-            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 ||
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setpgid(0, 0) < 0)
                 return -errno;
         if (getppid() != f->parent)
                 return -ESRCH; /* it died before the line above */
@@ -266,6 +272,13 @@ static int write_maps(const struct sandbox *sb) {
         return r < 0 ? r : fdpass_send(sb->sock, &done, sizeof(done), NULL, 0);
 }
 
+static int open_ns(const struct sandbox *sb, const char *ns) {
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/ns/%s", sb->init, ns);
+        return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         uint64_t flags =
                 CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
@@ -283,6 +296,8 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         if (pid < 0)
                 return probe_explain(sb->plan->ctx, "clone", pid, err);
         sb->init = pid;
+        sb->user_ns = open_ns(sb, "user");
+        sb->mnt_ns = open_ns(sb, "mnt");
         r = sb->plan->id.switch_user ? write_maps(sb) : 0;
         return r < 0 ? error_set(err, r, "id maps of the sandbox: %s", strerror(-r)) : 0;
 }
@@ -559,7 +574,10 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         return r;
 }
 
-/* Waits until @pid is gone, at most @timeout_ms, then kills it. */
+/*
+ * Waits until @pid is gone, at most @timeout_ms, then kills it. A thread that waits for a file system of the
+ * host that does not answer outlives that; nobody waits for it: it is gone when the host answers.
+ */
 static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
         struct pollfd fd = { .fd = *pidfd, .events = POLLIN };
 
@@ -567,15 +585,46 @@ static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
                 return;
         if (timeout_ms <= 0 || poll(&fd, 1, timeout_ms) <= 0)
                 (void) sys_pidfd_send_signal(*pidfd, SIGKILL);
-        while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
-                ;
+        if (poll(&fd, 1, KILL_TIMEOUT_MS) > 0)
+                while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+                        ;
         *pid = 0;
         *pidfd = fd_close(*pidfd);
 }
 
+/* The region whose place is in no other one: on the way there nobody has to answer. */
+static const char *outermost(const struct driver_plan *plan) {
+        const char *best = NULL;
+
+        for (size_t i = 0; i < plan->n_regions; i++)
+                if (!best || strlen(plan->regions[i].target) < strlen(best))
+                        best = plan->regions[i].target;
+        return best;
+}
+
+/* Ends the FUSE connection from inside, where only the mount is needed: all its requests fail. */
+static void abort_requests(const struct sandbox *sb) {
+        const char *target = outermost(sb->plan);
+        int pidfd = -1;
+        pid_t pid;
+
+        if (sb->user_ns < 0 || sb->mnt_ns < 0 || !target)
+                return;
+        pid = sys_clone(0, &pidfd);
+        if (pid == 0) {
+                if (setns(sb->user_ns, CLONE_NEWUSER) < 0 || setns(sb->mnt_ns, CLONE_NEWNS) < 0)
+                        _exit(1);
+                _exit(umount2(target, MNT_FORCE) < 0);
+        }
+        if (pid > 0)
+                end_process(&pid, &pidfd, KILL_TIMEOUT_MS);
+}
+
 /*
  * Kills pid 1 and with it the sandbox. A process that waits for an answer of the file server cannot be
- * killed: when that server does not answer (somebody stopped it), it has to go first.
+ * killed: a server that waits for the host itself is told to let go (guard_serve()), one that does not answer
+ * at all (somebody stopped it) has to go first, and when a thread of it cannot, the requests are ended
+ * instead.
  */
 static void end_sandbox(struct sandbox *sb) {
         struct pollfd fd = { .fd = sb->init_pidfd, .events = POLLIN };
@@ -583,9 +632,16 @@ static void end_sandbox(struct sandbox *sb) {
         if (sb->init <= 0)
                 return;
         (void) sys_pidfd_send_signal(sb->init_pidfd, SIGKILL);
-        if (poll(&fd, 1, FSD_END_TIMEOUT_MS) <= 0)
-                end_process(&sb->fsd, &sb->fsd_pidfd, 0);
+        if (poll(&fd, 1, INIT_END_TIMEOUT_MS) <= 0 && sb->fsd > 0) {
+                (void) sys_pidfd_send_signal(sb->fsd_pidfd, SIGTERM);
+                if (poll(&fd, 1, FSD_END_TIMEOUT_MS) <= 0)
+                        end_process(&sb->fsd, &sb->fsd_pidfd, 0);
+                if (poll(&fd, 1, INIT_END_TIMEOUT_MS) <= 0)
+                        abort_requests(sb);
+        }
         end_process(&sb->init, &sb->init_pidfd, 0);
+        sb->user_ns = fd_close(sb->user_ns);
+        sb->mnt_ns = fd_close(sb->mnt_ns); /* the mounts end here: the file server waits for that */
 }
 
 static struct sandbox *native_stop(struct sandbox *sb) {
@@ -615,6 +671,8 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .callbacks = req->callbacks,
                                 .arg = req->arg,
                                 .init_pidfd = -1,
+                                .user_ns = -1,
+                                .mnt_ns = -1,
                                 .fsd_pidfd = -1,
                                 .sock = -1,
                                 .notice_fd = -1 };

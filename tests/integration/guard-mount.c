@@ -47,7 +47,7 @@ struct setup {
         struct rule_def rules[RULES_GIVEN_MAX];
         size_t n_rules;
         enum region_kind kind;
-        bool exclusive, notices, bare;
+        bool keep, exclusive, notices, bare;
         uid_t uid, host_uid;
         gid_t gid, host_gid;
         const char *on_change;
@@ -149,7 +149,8 @@ static _Noreturn void inside(const struct setup *s, int sock) {
                 bind_region(s, sock);
         if (chdir(s->dir) < 0 && errno != ENOTDIR)
                 die("chdir");
-        drop_capabilities();
+        if (!s->keep)
+                drop_capabilities();
         (void) execvp(s->command[0], s->command);
         (void) fprintf(stderr, "guard-mount: %s: %s\n", s->command[0], strerror(errno));
         _exit(127);
@@ -254,8 +255,10 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+rcsxbBnI:h:k:p:H:u:")) != -1) {
-                if (c == 'r')
+        while ((c = getopt(argc, argv, "+KrcsxbBnI:h:k:p:H:u:")) != -1) {
+                if (c == 'K')
+                        s->keep = true;
+                else if (c == 'r')
                         s->kind = REGION_RO;
                 else if (c == 'c')
                         s->kind = REGION_COW;

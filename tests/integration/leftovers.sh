@@ -131,6 +131,21 @@ stopped() {
         no_run_left
 }
 
+# a file server that cannot hear of the end of its supervisor; red when it is in the supervisor's group of processes
+stopped_and_killed() {
+        begin 'while :; do cat file >/dev/null; done'
+        : >file
+        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        # shellcheck disable=SC2046 # numbers
+        kill -STOP $(parts fsd)
+        sleep 0.2
+        # shellcheck disable=SC2046 # numbers
+        kill -KILL $(parts supervisor)
+        wait_for 15 not_running || fail 'the client still waits'
+        wait "$client" || true
+        nothing_left
+}
+
 # the next run and the verbs take a run whose parts were killed for dead
 dead_is_dead() {
         begin
@@ -209,6 +224,7 @@ for who in client supervisor init fsd all; do t "$who is killed" killed $who; do
 t 'a command that leaves children behind' by_itself
 for who in client supervisor init fsd all; do t "$who is killed at a random moment" killed_early $who; done
 for who in supervisor init fsd; do t "$who is stopped" stopped $who; done
+t 'fsd is stopped and supervisor killed' stopped_and_killed
 for who in all fsd; do t "$who is killed while git configs land" killed_while_landing $who; done
 t 'a run without processes is dead' dead_is_dead
 t 'a run with processes is alive' alive_is_not_discarded
