@@ -77,6 +77,7 @@ int cli_ctx_init(struct cli_ctx *c) {
                 c->user = (struct user){ 0 };
         c->ctx.user_name = user_name_of(c);
         c->ctx.home = home ? home : c->user.home;
+        c->ctx.passwd_home = c->user.home;
         c->ctx.shell = c->user.shell && *c->user.shell ? c->user.shell : "/bin/sh";
         c->ctx.cwd = getcwd(c->cwd, sizeof(c->cwd)) && c->cwd[0] == '/' ? c->cwd : NULL;
         c->ctx.environ = (const char *const *) environ;

@@ -44,6 +44,7 @@ struct pin_memo *pin_memo_free(struct pin_memo *memo);
 /** struct pin_policy - what may be pinned */
 struct pin_policy {
         const char *home;      /* caller's home, borrowed, NULL allowed */
+        const char *own_home;  /* the one of his passwd entry, whatever HOME says; borrowed, NULL allowed */
         const char *state_dir; /* cofferdam's state, refused; borrowed, NULL allowed */
         const char *beneath;   /* what is reached over a symlink has to be below this directory (absolute,
                                   without   symlinks); NULL: the operator wrote the path, follow */
@@ -56,7 +57,7 @@ struct pin_policy {
 /** enum pin_base - what a row of pin_refused() is relative to */
 enum pin_base {
         PIN_BASE_ROOT,
-        PIN_BASE_HOME /* the caller's, root's, and those below /home */,
+        PIN_BASE_HOME /* the caller's by HOME and by passwd, root's, and those below /home */,
         PIN_BASE_COUNT
 };
 

@@ -26,7 +26,7 @@
 #include "runtime/base/path.h"
 #include "runtime/base/sys.h"
 
-enum { ANCESTORS_MAX = 256, HOMES_MAX = 3 };
+enum { ANCESTORS_MAX = 256, HOMES_MAX = 4 };
 
 #define ROOT(p, w) \
         { .base = PIN_BASE_ROOT, .path = (p), .why = (w) }
@@ -150,6 +150,9 @@ static size_t list_homes(const struct pin_policy *policy, const char *real, char
         homes[n++] = "/root";
         if (policy->home && strcmp(policy->home, "/root") != 0)
                 homes[n++] = policy->home;
+        if (policy->own_home && *policy->own_home == '/' && strcmp(policy->own_home, homes[0]) != 0 &&
+            strcmp(policy->own_home, homes[n - 1]) != 0)
+                homes[n++] = policy->own_home;
         if (user && *user) {
                 (void) snprintf(scratch, PATH_MAX, "/home/%.*s", (int) strcspn(user, "/"), user);
                 if (strcmp(scratch, homes[n - 1]) != 0)

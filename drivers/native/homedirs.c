@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "drivers/native/parts.h"
+#include "fs/walk.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/path.h"
@@ -30,12 +32,52 @@ static bool is_taken(const struct driver_plan *plan, const char *target) {
         return false;
 }
 
-/* The operator's own home, which is also the one of who works. */
-static bool has_own_home(const struct driver_plan *plan) {
+bool home_owns(const struct driver_plan *plan, const char *path) {
+        AUTO_WALK struct walk at = WALK_INIT;
+
+        if (walk_path(path, &at) < 0)
+                return false;
+        for (size_t i = 0; i < plan->n_regions; i++)
+                if (plan->regions[i].kind != REGION_RO && path_below(at.real, plan->regions[i].pin.real))
+                        return false;
+        return true;
+}
+
+static bool is_passwd_home(const struct ctx *ctx) {
+        AUTO_FREE char *a = NULL, *b = NULL;
+
+        return ctx->passwd_home && path_normalize(NULL, ctx->home, &a) == 0 &&
+               path_normalize(NULL, ctx->passwd_home, &b) == 0 && strcmp(a, b) == 0;
+}
+
+/* Why the home is not the operator's, or not the one of who works; NULL: it is. */
+static const char *why_not(const struct driver_plan *plan) {
+        const struct ctx *ctx = plan->ctx;
         struct stat st;
 
-        return plan->ctx->home && !plan->id.switch_user && stat(plan->ctx->home, &st) == 0 &&
-               st.st_uid == plan->ctx->uid;
+        if (!ctx->home)
+                return "there is no home directory";
+        if (plan->id.switch_user)
+                return "the run is another user's";
+        if (stat(ctx->home, &st) < 0 || !S_ISDIR(st.st_mode))
+                return "it is no directory";
+        if (st.st_uid != ctx->uid)
+                return "it does not belong to the caller";
+        if (st.st_mode & S_IWOTH)
+                return "everybody can write to it";
+        if (plan->home_planted)
+                return "HOME leads into what the run can write, and is not the caller's in /etc/passwd";
+        return NULL;
+}
+
+void home_judge(struct driver_plan *plan, const struct spec *spec) {
+        const struct ctx *ctx = plan->ctx;
+        const char *why;
+
+        plan->home_planted = ctx->home && !is_passwd_home(ctx) && !home_owns(plan, ctx->home);
+        why = spec->host_state == HOST_STATE_NONE ? "host_state is none" : why_not(plan);
+        plan->host_state = !why;
+        (void) snprintf(plan->home_why, sizeof(plan->home_why), "%s", why ? why : "");
 }
 
 static int cache_add(struct driver_plan *plan, const struct spec *spec, const char *name, struct error *err) {
@@ -44,6 +86,7 @@ static int cache_add(struct driver_plan *plan, const struct spec *spec, const ch
                 .kind = REGION_COW,
                 .role = ROLE_CACHE,
                 .in_memory = true,
+                .host_state = true,
                 .memory_bytes = spec->home.size,
                 .memory_common = true,
         };
@@ -62,7 +105,7 @@ static int cache_add(struct driver_plan *plan, const struct spec *spec, const ch
 int caches_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r = 0;
 
-        if (spec->host_state != HOST_STATE_AUTO || !has_own_home(plan))
+        if (!plan->host_state)
                 return 0;
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(caches); i++)
                 r = cache_add(plan, spec, caches[i], err);

@@ -32,6 +32,7 @@ struct region_request {
         const char *base;   /* what the region is for the rules: see rules_rebase(); static, NULL: a root */
         bool builtin_rules; /* the workspace's list comes first */
         enum on_source_change on_change; /* of a bind */
+        bool host_state;                 /* nobody named it */
 };
 
 /**
@@ -41,6 +42,16 @@ struct region_request {
  */
 int region_add(struct driver_plan *plan, const struct spec *spec, const struct region_request *req,
                bool optional, struct error *err);
+
+/**
+ * home_judge() - whether the caller's home was chosen by the operator, into plan->home_why
+ * HOME may come from a file of the workspace that some launcher has read. Needs the workspace and the mounts.
+ */
+void home_judge(struct driver_plan *plan, const struct spec *spec);
+
+/** home_owns() - whether the absolute @path may speak for the operator: it lies in nothing that the work can
+ * write */
+bool home_owns(const struct driver_plan *plan, const char *path);
 
 /** region_find() - the region that serves the path @inside, innermost first; NULL when none does */
 const struct native_region *region_find(const struct driver_plan *plan, const char *inside);

@@ -55,6 +55,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
 
         plan->policy = (struct pin_policy){
                 .home = plan->ctx->home,
+                .own_home = plan->ctx->passwd_home,
                 .state_dir = plan->ctx->state_dir,
                 .memo = plan->memo,
                 .allowed = (const char *const *) spec->allow_sensitive,
@@ -65,6 +66,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = workspace_add(plan, spec, err);
         if (r == 0)
                 r = mounts_add(plan, spec, err);
+        if (r == 0)
+                home_judge(plan, spec);
         if (r == 0)
                 r = persist_add(plan, spec, err);
         if (r == 0)
@@ -267,6 +270,28 @@ static json_t *seeds_json(const struct driver_plan *plan) {
         return list;
 }
 
+static const char *kind_of(const struct native_region *r) {
+        return r->is_file ? "file" : "directory";
+}
+
+/* What of the home is shown inside although nobody named it. */
+static json_t *host_state_json(const struct driver_plan *plan) {
+        json_t *entries = json_array();
+
+        for (size_t i = 0; entries && i < plan->n_regions; i++) {
+                const struct native_region *r = &plan->regions[i];
+
+                if (!r->host_state)
+                        continue;
+                (void) json_array_append_new(
+                        entries,
+                        json_pack("{s:o,s:o,s:s}", "source", json_from_bytes(r->pin.path, PATH_JSON_MAX),
+                                  "target", json_from_bytes(r->target, PATH_JSON_MAX), "kind", kind_of(r)));
+        }
+        return json_pack("{s:b,s:o,s:s*}", "enabled", plan->host_state, "entries", entries,
+                         "home_not_mounted", *plan->home_why ? plan->home_why : NULL);
+}
+
 /* What keeps the work from abstract sockets and processes of the host. */
 static const char *scope_text(const struct driver_plan *plan) {
         if (!plan->network_open)
@@ -283,11 +308,12 @@ json_t *native_describe(const struct driver_plan *plan) {
                           "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
                           "scope", scope_text(plan));
 
-        return json_pack("{s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
-                         regions_json(plan), "tmpfs", tmpfs_json(plan), "bypass", bypass_json(plan),
-                         "degraded", degraded_json(plan), "toolchains", toolchains_json(plan), "seeds",
-                         seeds_json(plan), "mechanisms", mechanisms, "user", "name", plan->id.name, "uid",
-                         (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid, "home",
+        return json_pack("{s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
+                         regions_json(plan), "tmpfs", tmpfs_json(plan), "host_state", host_state_json(plan),
+                         "bypass", bypass_json(plan), "degraded", degraded_json(plan), "toolchains",
+                         toolchains_json(plan), "seeds", seeds_json(plan), "mechanisms", mechanisms, "user",
+                         "name", plan->id.name, "uid", (json_int_t) plan->id.inside_uid, "gid",
+                         (json_int_t) plan->id.inside_gid, "home",
                          json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
                          json_from_bytes(plan->workspace, PATH_JSON_MAX));
 }

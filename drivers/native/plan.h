@@ -62,6 +62,7 @@ struct native_region {
         bool rules_shared;     /* borrowed from the plan, else owned */
         const char *base;      /* see struct region; static, NULL: none */
         enum on_source_change on_change;
+        bool host_state; /* nobody named it: host_state or a toolchain */
 };
 
 /** struct native_bypass - a directory of the workspace that the guard does not serve: bound as it is */
@@ -120,6 +121,9 @@ struct driver_plan {
         struct pin_policy policy; /* what may be pinned; borrowed from the caller and the specification */
         struct native_id id;
         const char *workspace; /* target of region 0, borrowed from it */
+        bool host_state;       /* auto, and the home is the operator's */
+        bool home_planted;     /* HOME leads into what the run can write */
+        char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
         bool network_open;
         bool cache_exclusive;
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */

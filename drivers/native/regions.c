@@ -227,6 +227,7 @@ int region_add(struct driver_plan *plan, const struct spec *spec, const struct r
                 .memory_common = req->memory_common,
                 .base = req->base,
                 .on_change = change_of(spec, req),
+                .host_state = req->host_state,
         };
         int r;
 

@@ -133,9 +133,7 @@ static int add_agent_state(struct driver_plan *plan, const struct spec *spec, st
         struct spec_seed from = { .mode = 0600 };
         struct stat st;
 
-        if (spec->host_state == HOST_STATE_NONE || !plan->ctx->home || region_find(plan, plan->id.home))
-                return 0;
-        if (stat(plan->ctx->home, &st) < 0 || st.st_uid != plan->ctx->uid)
+        if (!plan->host_state || region_find(plan, plan->id.home))
                 return 0;
         if (path_join(plan->ctx->home, ".claude.json", &path) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -246,14 +244,15 @@ static int add_identity(struct driver_plan *plan, const struct spec *spec, struc
         const char *xdg = ctx_getenv(plan->ctx, "XDG_CONFIG_HOME");
         AUTO_BUF struct buf b = { 0 };
         AUTO_FREE char *target = NULL;
+        const char *home = plan->home_planted ? NULL : plan->ctx->home;
         int r = 0;
 
-        if (xdg && *xdg == '/')
+        if (xdg && *xdg == '/' && home_owns(plan, xdg))
                 r = read_config(xdg, "git/config", id);
-        else if (plan->ctx->home)
-                r = read_config(plan->ctx->home, ".config/git/config", id);
-        if (r == 0 && plan->ctx->home)
-                r = read_config(plan->ctx->home, ".gitconfig", id);
+        else if (home)
+                r = read_config(home, ".config/git/config", id);
+        if (r == 0 && home)
+                r = read_config(home, ".gitconfig", id);
         if (r < 0)
                 return r;
         if (spec->host_state == HOST_STATE_NONE || region_find(plan, plan->id.home))

@@ -103,6 +103,7 @@ static int add_root(struct driver_plan *plan, const struct spec *spec, const cha
                 .target = path,
                 .kind = REGION_RO,
                 .role = ROLE_TOOLCHAIN,
+                .host_state = true,
                 .rules = hidden,
                 .n_rules = ARRAY_SIZE(hidden),
         };

@@ -12,10 +12,12 @@ struct ctx {
         gid_t gid;
         const char *user_name; /* passwd entry, else $USER, else the number */
         const char *home;      /* absolute: $HOME when it is absolute, else passwd; NULL when there is none */
-        const char *shell;     /* passwd entry, else /bin/sh */
-        const char *cwd;       /* absolute physical path; NULL: it was deleted or cannot be read */
-        const char *state_dir; /* $XDG_STATE_HOME/cofferdam, ~/.local/state/cofferdam, root:
-                                  /var/lib/cofferdam; NULL: no home */
+        const char
+                *passwd_home;   /* that of the passwd entry alone, which no environment can choose; or NULL */
+        const char *shell;      /* passwd entry, else /bin/sh */
+        const char *cwd;        /* absolute physical path; NULL: it was deleted or cannot be read */
+        const char *state_dir;  /* $XDG_STATE_HOME/cofferdam, ~/.local/state/cofferdam, root:
+                                   /var/lib/cofferdam; NULL: no home */
         const char *config_dir; /* $XDG_CONFIG_HOME/cofferdam, ~/.config/cofferdam; NULL: no home */
         const char *const *environ;
         bool stdio_closed[3]; /* the caller had this standard descriptor closed; it is on /dev/null now */

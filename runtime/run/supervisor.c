@@ -251,6 +251,14 @@ static void tell_degraded(struct supervisor *s, const json_t *plan) {
 }
 
 /* The sandbox exists. */
+/* What of the operator's home is inside although nobody named it. */
+static void tell_host_state(struct supervisor *s, json_t *shown, const json_t *key) {
+        events_emit(&s->record.events, "sandbox_host_state_mounted",
+                    json_pack("{s:O*,s:O*,s:O*,s:O*}", "enabled", json_object_get(shown, "enabled"), "tier",
+                              json_object_get(key, "tier"), "entries", json_object_get(shown, "entries"),
+                              "home_not_mounted", json_object_get(shown, "home_not_mounted")));
+}
+
 static void tell_started(struct supervisor *s) {
         const json_t *const spec = s->args->spec_json; /* each value as {"value":,"tier":} */
         const json_t *const mode = json_object_get(spec, "mode");
@@ -265,6 +273,7 @@ static void tell_started(struct supervisor *s) {
                               "root", root, "workspace", json_object_get(plan, "workspace"), "network",
                               json_object_get(network, "value"), "setup_ms",
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
+        tell_host_state(s, json_object_get(plan, "host_state"), json_object_get(spec, "host_state"));
 }
 
 enum { ENTRIES_MAX_BYTES = EVENT_MAX_BYTES / 2 };

@@ -126,7 +126,7 @@ racing_entries() {
 
 # the seed itself, replaced and grown
 racing_seed() {
-        local i rc grower
+        local i rc
         mkdir -p "$HOME/.ssh"
         echo canary >"$HOME/.ssh/f"
         echo fine >"$HOME/fine"
@@ -184,6 +184,75 @@ agent_links() {
         rm -r "$HOME/.ssh" "$HOME/.claude" "$HOME/dots" "$HOME/.claude.json" "$HOME/.claude-x"
 }
 
+# host_state FILE KEY: a key of sandbox_host_state_mounted
+host_state() {
+        python3 - "$1" "$2" <<'PY'
+import json, sys
+for line in open(sys.argv[1]):
+    e = json.loads(line)
+    if e['type'] == 'sandbox_host_state_mounted': print(json.dumps(e['data'].get(sys.argv[2])))
+PY
+}
+
+# auto: agent file, git settings and caches of the home; none: git name and e-mail, by environment
+auto_and_none() {
+        export PATH=/usr/local/bin:/usr/bin:/bin # no toolchain
+        echo '{}' >"$HOME/.claude.json"
+        mkdir -p "$HOME/.npm"
+        echo cached >"$HOME/.npm/f"
+        printf '[user]\n\tname = Ann\n\temail = a@b.example\n[pull]\n\trebase = true\n[alias]\n\tx = !id\n' >"$HOME/.gitconfig"
+        unset GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+        sandbox --events ev -- sh -c 'cd; cat .claude.json .npm/f; grep -c . .gitconfig; grep -q alias .gitconfig || echo none; echo "${GIT_AUTHOR_NAME-unset}"' >out
+        eq '{} cached' "$(head -n 2 out | xargs)"
+        eq 'none unset' "$(tail -n 2 out | xargs)"
+        eq 'true "built-in" null' "$(host_state ev enabled) $(host_state ev tier) $(host_state ev home_not_mounted)"
+        has "$(entries ev sandbox_host_state_mounted)" "directory $HOME/.npm $HOME/.npm"
+        has "$(entries ev host_state_seeded)" "file $HOME/.claude.json $HOME/.claude.json 3 "
+        rm ev
+        sandbox --host-state none --events ev -- sh -c 'cd; ls -A; echo "$GIT_AUTHOR_NAME $GIT_COMMITTER_EMAIL"; git config pull.rebase; git config commit.gpgsign' >out || true
+        eq 'Ann a@b.example false' "$(xargs <out)"
+        eq 'false "flag" "host_state is none"' "$(host_state ev enabled) $(host_state ev tier) $(host_state ev home_not_mounted)"
+        eq '' "$(entries ev sandbox_host_state_mounted)$(entries ev host_state_seeded)"
+        rm -r "$HOME/.claude.json" "$HOME/.npm" "$HOME/.gitconfig"
+}
+
+# what a .env of the project sets, whether a launcher read it or --env-file does. Red without home_planted
+planted_home() {
+        export PATH=/usr/local/bin:/usr/bin:/bin
+        mkdir -p evil/.npm evil/.config/git xdg/git
+        echo planted >evil/.claude.json
+        echo planted >evil/.npm/f
+        printf '[user]\n\tname = planted\n' | tee evil/.gitconfig >xdg/git/config
+        unset GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+        HOME=$W/evil sandbox --workspace-target /ws --events ev -- sh -c 'git config user.name; env | grep GIT_AUTHOR; true' >out
+        lacks "$(cat out)" planted
+        eq false "$(host_state ev enabled)"
+        has "$(host_state ev home_not_mounted)" 'HOME leads into'
+        eq '' "$(entries ev sandbox_host_state_mounted)$(entries ev host_state_seeded)"
+        XDG_CONFIG_HOME=$W/xdg sandbox -- sh -c 'git config user.name; true' >out
+        lacks "$(cat out)" planted
+        # inside it is HOME, and nothing else of the host's
+        printf 'HOME=%s\nXDG_CONFIG_HOME=%s\n' "$W/evil" "$W/xdg" >.env
+        rm ev
+        sandbox --events ev --env-file .env -- sh -c 'echo "$HOME"; cat ~/.claude.json' >out
+        eq "$W/evil planted" "$(xargs <out)"
+        eq 'true' "$(host_state ev enabled)"
+        lacks "$(entries ev sandbox_host_state_mounted)$(entries ev host_state_seeded)" evil
+}
+# HOME elsewhere does not open the real home
+real_home() {
+        local real
+        real=$(getent passwd "$(id -u)" | cut -d: -f6)
+        [ -d "$real" ] && [ ! -e "$real/.vault-token" ] && [ -w "$real" ] || skip "no home in $real to try"
+        echo canary >"$real/.vault-token"
+        status 125 sandbox --mount "type=bind,source=$real/.vault-token,target=/data" -- cat /data >out 2>err || {
+                rm "$real/.vault-token"
+                exit 1
+        }
+        rm "$real/.vault-token"
+        has "$(cat err)" 'a token'
+}
+
 t 'an entry for each file' a_file_each
 t 'an entry for each of thousands of files' many_files
 t 'limits of a seed' limits
@@ -192,5 +261,8 @@ t 'nothing is written back' nothing_back
 t 'entries that are swapped while they are copied' racing_entries
 t 'a seed that is swapped' racing_seed
 t 'a seed that grows' growing
+t 'host state auto and none' auto_and_none
+t 'a home that the project chose' planted_home
+t 'the real home is refused whatever HOME says' real_home
 t 'links from an agent directory' agent_links
 finish
