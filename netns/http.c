@@ -16,8 +16,13 @@ static bool is_value_byte(char c) {
         return c == '\t' || ((unsigned char) c >= 0x20 && c != 0x7f);
 }
 
+/* In a target. A host may be UTF-8 there, which host.h makes A-labels of; the rest is ASCII. */
 static bool is_target_byte(char c) {
-        return c > 0x20 && c < 0x7f && c != '#'; /* plain char may be unsigned: 0x80.. is above 0x7f then */
+        return (unsigned char) c > 0x20 && c != 0x7f && c != '#';
+}
+
+static bool is_path_byte(char c) {
+        return is_target_byte(c) && (unsigned char) c < 0x80;
 }
 
 static bool all(struct http_text t, bool (*is)(char)) {
@@ -261,7 +266,9 @@ static int parse_target(struct http_text target, uint16_t origin_port, struct ht
         if (*target.s == '/' && origin_port != 0) {
                 ret->form = HTTP_ORIGIN;
                 ret->path = target;
-                return 0;
+                return all(target, is_path_byte)
+                               ? 0
+                               : error_set(err, -EINVAL, "a path with a byte that none has");
         }
         if (target.len < n || strncasecmp(target.s, scheme, n) != 0)
                 return error_set(err, -EINVAL, "a target that is no http:// URL (https needs CONNECT)");
@@ -271,6 +278,8 @@ static int parse_target(struct http_text target, uint16_t origin_port, struct ht
                authority.s[authority.len] != '?')
                 authority.len++;
         ret->path = (struct http_text){ authority.s + authority.len, target.len - n - authority.len };
+        if (!all(ret->path, is_path_byte))
+                return error_set(err, -EINVAL, "a path with a byte that none has");
         return parse_authority(authority, 80, ret, err);
 }
 

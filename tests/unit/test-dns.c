@@ -60,6 +60,10 @@ static void dns_question_parse_reads_one_question(void **state) {
                              "a\x07"
                              "example"),
                   -EINVAL, DNS_FORMERR, NULL },
+                { QUERY(HEAD "\x40"
+                             "0123456789012345678901234567890123456789012345678901234567890123"
+                             "\0" A_IN),
+                  -EINVAL, DNS_FORMERR, NULL },
                 { QUERY(HEAD NAME "\x00\x01\x00"), -EINVAL, DNS_FORMERR, NULL },
                 { QUERY(HEAD), -EINVAL, DNS_FORMERR, NULL },
                 { QUERY("\x12\x34\x01\x00\x00\x02\x00\x00\x00\x00\x00\x00" NAME A_IN NAME A_IN), -EINVAL,

@@ -1,0 +1,394 @@
+#include "netns/conn.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "netns/auth.h"
+#include "netns/hello.h"
+#include "runtime/base/cleanup.h"
+
+enum { READ_BYTES = 16384, ANSWER_MAX = 1024 };
+
+/* how a client is told that a tunnel to a TLS port is not for it: handshake alerts of RFC 8446, 6.2 */
+enum { ALERT_UNRECOGNIZED_NAME = 112, ALERT_HANDSHAKE_FAILURE = 40 };
+
+static void on_timeout(struct loop_timer *timer);
+static void on_client_event(struct loop_watch *watch, uint32_t events);
+static void take_head(struct conn *conn);
+
+static struct conn *conn_of(struct loop_watch *watch) {
+        return (struct conn *) ((struct tunnel_end *) watch)->tunnel; /* first members */
+}
+
+int conn_new_consume(struct proxy *proxy, int fd) {
+        struct conn *conn = calloc(1, sizeof(*conn));
+        int r;
+
+        if (!conn)
+                return -ENOMEM;
+        tunnel_init(&conn->tunnel, proxy->loop, &proxy->pipes);
+        r = loop_add(proxy->loop, &conn->tunnel.ends[CLIENT].watch, fd, EPOLLIN, on_client_event);
+        if (r < 0) {
+                free(conn);
+                return r;
+        }
+        conn->tunnel.ends[CLIENT].fd = fd;
+        conn->proxy = proxy;
+        conn->in.max = HTTP_HEAD_BYTES_MAX + HELLO_WIRE_MAX;
+        conn->after = proxy->conns;
+        if (conn->after)
+                conn->after->before = conn;
+        proxy->conns = conn;
+        proxy->n_clients++;
+        loop_start(proxy->loop, &conn->timer, &proxy->head_queue, on_timeout);
+        return 0;
+}
+
+/* What only the time before a tunnel needs. */
+static void drop_request(struct conn *conn) {
+        dial_cancel(TAKE_PTR(conn->dial));
+        conn->forward = forward_free(conn->forward);
+        buf_deinit(&conn->in);
+}
+
+struct conn *conn_free(struct conn *conn) {
+        struct proxy *proxy = conn->proxy;
+
+        drop_request(conn);
+        loop_cancel(&conn->timer);
+        tunnel_deinit(&conn->tunnel);
+        if (conn->before)
+                conn->before->after = conn->after;
+        else
+                proxy->conns = conn->after;
+        if (conn->after)
+                conn->after->before = conn->before;
+        proxy->n_clients--;
+        free(conn);
+        return NULL;
+}
+
+static void on_timeout(struct loop_timer *timer) {
+        struct conn *conn = (struct conn *) (void *) ((char *) timer - offsetof(struct conn, timer));
+
+        if (conn->state == CONN_HEAD)
+                conn_answer(conn, 408, "no request in time");
+        else if (conn->state == CONN_DIAL)
+                conn_answer(conn, 504, "no connection in time");
+        else if (conn->state == CONN_FORWARD && !conn->forward->answered)
+                conn_answer(conn, 504, "no answer in time");
+        else
+                (void) conn_free(conn);
+}
+
+/* --- the end -------------------------------------------------------------------------------------------- */
+
+static void on_linger_event(struct loop_watch *watch, uint32_t events) {
+        char scrap[READ_BYTES];
+
+        if ((events & EPOLLERR) || recv(watch->fd, scrap, sizeof(scrap), 0) == 0)
+                (void) conn_free(conn_of(watch));
+}
+
+void conn_linger(struct conn *conn) {
+        struct tunnel_end *server = &conn->tunnel.ends[SERVER], *client = &conn->tunnel.ends[CLIENT];
+
+        drop_request(conn);
+        loop_remove(conn->proxy->loop, &server->watch);
+        server->fd = fd_close(server->fd);
+        conn->state = CONN_LINGER;
+        (void) shutdown(client->fd, SHUT_WR);
+        client->watch.fn = on_linger_event;
+        loop_set(conn->proxy->loop, &client->watch, EPOLLIN);
+        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->linger_queue, on_timeout);
+}
+
+static const char *status_text(unsigned int status) {
+        static const struct {
+                unsigned int status;
+                const char *text;
+        } texts[] = {
+                { 400, "Bad Request" },
+                { 403, "Forbidden" },
+                { 407, "Proxy Authentication Required" },
+                { 408, "Request Timeout" },
+                { 421, "Misdirected Request" },
+                { 431, "Request Header Fields Too Large" },
+                { 502, "Bad Gateway" },
+                { 504, "Gateway Timeout" },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+                if (texts[i].status == status)
+                        return texts[i].text;
+        }
+        return "Error";
+}
+
+void conn_answer(struct conn *conn, unsigned int status, const char *why) {
+        char text[ANSWER_MAX];
+        char reason[256];
+        int n;
+
+        (void) snprintf(reason, sizeof(reason), "%s", why);
+        for (char *c = reason; *c; c++) {
+                if ((unsigned char) *c < 0x20 || (unsigned char) *c > 0x7e)
+                        *c = '?'; /* a header has one line */
+        }
+        n = snprintf(
+                text, sizeof(text),
+                "HTTP/1.1 %u %s\r\n%sX-Cofferdam-Reason: %s\r\nContent-Type: text/plain\r\nContent-Length: "
+                "%zu\r\nConnection: close\r\n\r\ncofferdam: %s\n",
+                status, status_text(status),
+                status == 407 ? "Proxy-Authenticate: Basic realm=\"cofferdam\"\r\n" : "", reason,
+                strlen(reason) + 12, reason);
+        /* a client that has no room for one answer does not get it */
+        (void) send(conn->tunnel.ends[CLIENT].fd, text, (size_t) n, MSG_NOSIGNAL);
+        conn_linger(conn);
+}
+
+static void send_alert(struct conn *conn, uint8_t description) {
+        const uint8_t alert[] = { 21, 3, 3, 0, 2, 2, description };
+
+        (void) send(conn->tunnel.ends[CLIENT].fd, alert, sizeof(alert), MSG_NOSIGNAL);
+        conn_linger(conn);
+}
+
+void conn_refuse(struct conn *conn, const char *why, const char *rule) {
+        blocked_note(conn->proxy->log, conn->host.name, conn->port, why, rule);
+        if (conn->state == CONN_HELLO)
+                send_alert(conn, ALERT_UNRECOGNIZED_NAME);
+        else if (conn->state == CONN_TUNNEL)
+                (void) conn_free(conn);
+        else
+                conn_answer(conn, 403, why);
+}
+
+static void refuse_verdict(struct conn *conn, const struct policy_verdict *v) {
+        const struct policy *policy = conn->proxy->config.policy;
+        char why[BLOCKED_TEXT_MAX];
+
+        (void) snprintf(why, sizeof(why), "%s%s%s", policy_reason_text(v),
+                        v->reason == POLICY_ADDRESS ? ": " : "",
+                        v->reason == POLICY_ADDRESS ? v->special : "");
+        conn_refuse(conn, why, v->rule == POLICY_NO_RULE ? NULL : policy_rule_text(policy, v->rule));
+}
+
+/* --- tunnels -------------------------------------------------------------------------------------------- */
+
+static void on_tunnel_ended(struct tunnel *tunnel, int error) {
+        (void) error;
+        (void) conn_free((struct conn *) tunnel);
+}
+
+static void on_tunnel_moved(struct tunnel *tunnel) {
+        struct conn *conn = (struct conn *) tunnel;
+
+        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->idle_queue, on_timeout);
+}
+
+void conn_tunnel(struct conn *conn) {
+        int r = 0;
+
+        if (conn->in.len > 0)
+                r = tunnel_send(&conn->tunnel, &conn->tunnel.ends[SERVER], conn->in.data, conn->in.len);
+        if (r < 0) {
+                (void) conn_free(conn);
+                return;
+        }
+        drop_request(conn);
+        conn->state = CONN_TUNNEL;
+        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->idle_queue, on_timeout);
+        tunnel_start(&conn->tunnel, on_tunnel_ended, on_tunnel_moved);
+}
+
+/* The first bytes of a tunnel say whom it is really for. */
+static void take_hello(struct conn *conn) {
+        struct hello hello;
+        struct error err = { 0 };
+        int r;
+
+        if (conn->in.len == 0)
+                return;
+        if (conn->port == 80 && conn->in.data[0] != 22) {
+                conn->plain = true;
+                conn->state = CONN_HEAD;
+                take_head(conn);
+                return;
+        }
+        r = hello_parse((const uint8_t *) conn->in.data, conn->in.len, &hello, &err);
+        if (r == -EAGAIN)
+                return;
+        if (r < 0)
+                conn_refuse(conn, err.msg, NULL);
+        else if (hello.encrypted)
+                conn_refuse(conn, "the server name is encrypted (ECH)", NULL);
+        else if (!hello.has_name && conn->host.kind == HOST_NAME)
+                conn_refuse(conn, "no server name (SNI)", NULL);
+        else if (hello.has_name && strcmp(hello.host.name, conn->host.name) != 0)
+                conn_refuse(conn, "the server name (SNI) is not the name in CONNECT", NULL);
+        else
+                conn_tunnel(conn);
+}
+
+/* --- connecting ----------------------------------------------------------------------------------------- */
+
+static void on_server_waits(struct loop_watch *watch, uint32_t events) {
+        /* bytes of a server that speaks first are taken once the client has said whom it wants */
+        if (events & EPOLLERR)
+                (void) conn_free(conn_of(watch));
+}
+
+static void connected(struct conn *conn) {
+        static const char established[] = "HTTP/1.1 200 Connection Established\r\n\r\n";
+        struct tunnel_end *client = &conn->tunnel.ends[CLIENT];
+
+        if (conn->form != HTTP_CONNECT) {
+                forward_start(conn);
+                return;
+        }
+        if (send(client->fd, established, sizeof(established) - 1, MSG_NOSIGNAL) !=
+            (ssize_t) sizeof(established) - 1) {
+                (void) conn_free(conn);
+                return;
+        }
+        /* what came behind the head belongs to the tunnel */
+        conn->in.len -= conn->head_used;
+        if (conn->in.len > 0)
+                memmove(conn->in.data, conn->in.data + conn->head_used, conn->in.len);
+        if (conn->verdict.raw) {
+                conn_tunnel(conn);
+                return;
+        }
+        conn->state = CONN_HELLO;
+        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->head_queue, on_timeout);
+        loop_set(conn->proxy->loop, &client->watch, EPOLLIN);
+        take_hello(conn);
+}
+
+static void on_dialled(void *arg, const struct dial_result *result) {
+        struct conn *conn = arg;
+        struct tunnel_end *server = &conn->tunnel.ends[SERVER];
+
+        conn->dial = NULL;
+        if (result->end == DIAL_REFUSED) {
+                refuse_verdict(conn, &result->verdict);
+                return;
+        }
+        if (result->end != DIAL_OK) {
+                conn_answer(conn, 502, result->why);
+                return;
+        }
+        server->fd = result->fd;
+        conn->addr = result->addr;
+        /* level-triggered: what a server sends early is still there when its turn comes */
+        if (loop_add(conn->proxy->loop, &server->watch, server->fd, conn->verdict.raw ? EPOLLIN : 0,
+                     on_server_waits) < 0)
+                conn_answer(conn, 502, "out of memory");
+        else
+                connected(conn);
+}
+
+/* Decides and connects; again when the policy has changed meanwhile. */
+static void start_dial(struct conn *conn) {
+        dial_cancel(TAKE_PTR(conn->dial));
+        conn->verdict = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
+        if (conn->verdict.reason != POLICY_OK) {
+                refuse_verdict(conn, &conn->verdict);
+                return;
+        }
+        if (dial_start(&conn->proxy->dialer, &conn->host, conn->port, &conn->verdict, on_dialled, conn,
+                       &conn->dial) < 0) {
+                conn_answer(conn, 502, "out of memory");
+                return;
+        }
+        conn->state = CONN_DIAL;
+        loop_set(conn->proxy->loop, &conn->tunnel.ends[CLIENT].watch, 0);
+        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->dial_queue, on_timeout);
+}
+
+void conn_recheck(struct conn *conn) {
+        struct policy_verdict v;
+
+        if (conn->state == CONN_DIAL)
+                start_dial(conn);
+        if (conn->state != CONN_TUNNEL && conn->state != CONN_FORWARD && conn->state != CONN_HELLO)
+                return;
+        v = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
+        if (v.reason == POLICY_OK && conn->host.kind == HOST_NAME)
+                v = policy_dial(conn->proxy->config.policy, &v, &conn->addr, conn->port);
+        if (v.reason != POLICY_OK) {
+                conn->state = CONN_TUNNEL; /* it is too late for an answer */
+                refuse_verdict(conn, &v);
+        }
+}
+
+/* --- the head ------------------------------------------------------------------------------------------- */
+
+/* A request inside of a CONNECT to port 80: for that host, on the connection that stands. */
+static void take_plain(struct conn *conn, const struct http_request *q) {
+        if (q->form != HTTP_ORIGIN) {
+                conn_answer(conn, 400, "a proxy's request inside of a tunnel");
+                return;
+        }
+        if (strcmp(q->host.name, conn->host.name) != 0 || q->port != conn->port) {
+                blocked_note(conn->proxy->log, q->host.name, q->port, "Host is not the name in CONNECT",
+                             NULL);
+                conn_answer(conn, 403, "Host is not the name in CONNECT");
+                return;
+        }
+        conn->form = q->form;
+        connected(conn);
+}
+
+static void take_head(struct conn *conn) {
+        const char *token = conn->proxy->config.token;
+        struct http_request q; /* large, and only kept as bytes: an idle tunnel should be small */
+        struct error err = { 0 };
+        int r;
+
+        r = http_request_parse(conn->in.data, conn->in.len, conn->plain ? conn->port : 0, &q,
+                               &conn->head_used, &err);
+        if (r == -EAGAIN)
+                return;
+        if (r < 0) {
+                conn_answer(conn, r == -E2BIG ? 431 : 400, err.msg);
+        } else if (conn->plain) {
+                take_plain(conn, &q);
+        } else if (token && !auth_check(token, q.authorization)) {
+                conn_answer(conn, 407, "the proxy token is missing or wrong");
+        } else {
+                conn->host = q.host;
+                conn->port = q.port;
+                conn->form = q.form;
+                start_dial(conn);
+        }
+}
+
+static void on_client_event(struct loop_watch *watch, uint32_t events) {
+        struct conn *conn = conn_of(watch);
+        char data[READ_BYTES];
+        ssize_t n;
+
+        (void) events;
+        if (conn->state == CONN_DIAL) { /* nothing was asked for: the client is gone */
+                (void) conn_free(conn);
+                return;
+        }
+        n = recv(watch->fd, data, sizeof(data), 0);
+        if (n < 0 && errno == EAGAIN)
+                return;
+        if (n <= 0 || buf_add(&conn->in, data, (size_t) n) < 0) {
+                (void) conn_free(conn);
+                return;
+        }
+        if (conn->state == CONN_HELLO)
+                take_hello(conn);
+        else if (memchr(data, '\n', (size_t) n) || conn->in.len >= HTTP_LINE_BYTES_MAX)
+                take_head(conn); /* only a new line can make a head whole: reading stays linear */
+}

@@ -1,0 +1,102 @@
+/*
+ * conn.h - one client of the proxy, from its first byte to its last
+ *
+ *   HEAD -> DIAL -> [HELLO ->] TUNNEL          CONNECT
+ *   HEAD -> DIAL -> FORWARD [-> TUNNEL]        plain HTTP; a WebSocket becomes a tunnel
+ *   CONNECT to port 80 -> HEAD                 plain HTTP again, for the connected host only
+ *   any of them -> LINGER                      an answer of ours, or the end of a forwarded one
+ *
+ * A connection has one request: what the client sends behind it is not read.
+ */
+#pragma once
+
+#include "netns/dial.h"
+#include "netns/http-body.h"
+#include "netns/http.h"
+#include "netns/proxy.h"
+#include "netns/tunnel.h"
+#include "runtime/base/buf.h"
+
+/** enum conn_state - see above */
+enum conn_state { CONN_HEAD, CONN_DIAL, CONN_HELLO, CONN_FORWARD, CONN_TUNNEL, CONN_LINGER };
+
+enum { CLIENT, SERVER }; /* ends of the tunnel */
+
+/** struct forward - a plain HTTP exchange; gone when the connection becomes a tunnel */
+struct forward {
+        struct buf to_server, to_client; /* written but not sent yet */
+        size_t sent_server, sent_client; /* bytes of them that are sent */
+        struct buf answer;               /* head of the response so far */
+        struct http_body up, down;
+        char method[16];
+        bool answered, upgrade, server_eof;
+};
+
+/** struct conn - a client */
+struct conn {
+        struct tunnel tunnel; /* first: tunnel_fn gets it; owns both sockets from the start */
+        struct proxy *proxy;
+        struct conn *before, *after; /* of the proxy's list */
+        struct loop_timer timer;
+        enum conn_state state;
+        bool plain;                    /* inside of a CONNECT to port 80 */
+        struct policy_verdict verdict; /* of @host */
+        struct host host;              /* once a head was read */
+        uint16_t port;
+        struct addr addr; /* dialled */
+        struct buf in;    /* read from the client and not used yet */
+        struct dial *dial;
+        enum http_form form;     /* of the request */
+        size_t head_used;        /* bytes of @in that are its head */
+        struct forward *forward; /* owned */
+};
+
+/** struct listener - a socket that clients connect to */
+struct listener {
+        struct loop_watch watch; /* first: events come with it */
+        struct proxy *proxy;
+};
+
+/** struct proxy - shared by all connections */
+struct proxy {
+        struct loop *loop;
+        struct proxy_config config;
+        struct dialer dialer;
+        struct pipes pipes;
+        struct blocked_log *log;
+        struct listener listeners[PROXY_LISTENERS_MAX];
+        size_t n_listeners, max_clients, n_clients;
+        struct loop_queue head_queue, dial_queue, idle_queue, linger_queue, pause_queue;
+        struct loop_timer pause; /* listeners rest while descriptors are short */
+        uint64_t accepted;
+        struct conn *conns;
+};
+
+/** conn_new_consume() - serve the accepted socket @fd. Return: 0, -ENOMEM, -errno. */
+int conn_new_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+
+/** conn_free() - close everything of it at once. Return: NULL. */
+struct conn *conn_free(struct conn *conn);
+
+/** conn_answer() - send an answer of our own with status @status, then LINGER. @why: X-Cofferdam-Reason. */
+void conn_answer(struct conn *conn, unsigned int status, const char *why);
+
+/** conn_refuse() - report the refusal of @conn's host and answer 403, or end the tunnel that stands already
+ */
+void conn_refuse(struct conn *conn, const char *why, const char *rule);
+
+/** conn_linger() - nothing more is sent: wait for the client to close, so that it reads what was sent */
+void conn_linger(struct conn *conn);
+
+/** conn_tunnel() - from here on bytes pass untouched */
+void conn_tunnel(struct conn *conn);
+
+/** conn_recheck() - ask the policy again, which has changed; may free @conn */
+void conn_recheck(struct conn *conn);
+
+/** forward_start() - send the request at the start of @conn->in on to the connected server; from then on
+ * FORWARD */
+void forward_start(struct conn *conn);
+
+/** forward_free() - NULL-safe. Return: NULL. */
+struct forward *forward_free(struct forward *forward);

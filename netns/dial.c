@@ -1,0 +1,209 @@
+#include "netns/dial.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "runtime/base/cleanup.h"
+
+enum { ATTEMPTS_MAX = 8 }; /* addresses of a name that are tried */
+
+struct attempt {
+        struct loop_watch watch; /* first: on_connected() gets it */
+        struct dial *dial;
+        struct addr addr;
+        int fd;
+};
+
+struct dial {
+        struct dialer *dialer;
+        dial_fn fn;
+        void *arg;
+        uint16_t port;
+        struct policy_verdict verdict;
+        struct lookup *lookup;
+        struct loop_timer next;
+        struct attempt attempts[ATTEMPTS_MAX];
+        size_t n, tried, failed;
+        int error; /* of the last attempt that failed */
+};
+
+static void auto_dial(struct dial **dial) {
+        dial_cancel(*dial);
+        *dial = NULL;
+}
+
+void dial_cancel(struct dial *dial) {
+        if (!dial)
+                return;
+        lookup_cancel(dial->lookup);
+        loop_cancel(&dial->next);
+        for (size_t i = 0; i < dial->n; i++) {
+                loop_remove(dial->dialer->loop, &dial->attempts[i].watch);
+                dial->attempts[i].fd = fd_close(dial->attempts[i].fd);
+        }
+        free(dial);
+}
+
+static void finish(struct dial *dial, struct dial_result result) {
+        const dial_fn fn = dial->fn;
+        void *arg = dial->arg;
+
+        dial_cancel(dial);
+        fn(arg, &result);
+}
+
+static void fail(struct dial *dial) {
+        const char *why = dial->error == ECONNREFUSED                                 ? "connection refused"
+                          : dial->error == ETIMEDOUT                                  ? "connection timed out"
+                          : dial->error == ENETUNREACH || dial->error == EHOSTUNREACH ? "no route to the host"
+                          : dial->error == EMFILE || dial->error == ENFILE            ? "out of descriptors"
+                          : dial->error == EADDRNOTAVAIL                              ? "out of local ports"
+                                                                                      : "cannot connect";
+
+        finish(dial, (struct dial_result){ .end = DIAL_FAILED, .fd = -1, .why = why });
+}
+
+static void try_next(struct dial *dial);
+
+static void on_next(struct loop_timer *timer) {
+        try_next((struct dial *) (void *) ((char *) timer - offsetof(struct dial, next)));
+}
+
+static void attempt_failed(struct attempt *attempt, int error) {
+        struct dial *dial = attempt->dial;
+
+        loop_remove(dial->dialer->loop, &attempt->watch);
+        attempt->fd = fd_close(attempt->fd);
+        dial->error = error;
+        dial->failed++;
+        if (dial->tried < dial->n)
+                try_next(dial);
+        else if (dial->failed == dial->n)
+                fail(dial);
+}
+
+static void on_connected(struct loop_watch *watch, uint32_t events) {
+        struct attempt *attempt = (struct attempt *) watch;
+        struct dial *dial = attempt->dial;
+        socklen_t len = sizeof(int);
+        int error = 0;
+
+        (void) events;
+        if (getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+                error = errno;
+        if (error) {
+                attempt_failed(attempt, error);
+                return;
+        }
+        loop_remove(dial->dialer->loop, watch);
+        finish(dial,
+               (struct dial_result){ .end = DIAL_OK, .fd = TAKE_FD(attempt->fd), .addr = attempt->addr });
+}
+
+static int connect_to(const struct addr *addr, uint16_t port, int *ret_fd) {
+        struct sockaddr_storage ss;
+        const socklen_t len = addr_to_sock(addr, port, &ss);
+        AUTO_FD int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+        if (fd < 0)
+                return -errno;
+        (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+        if (connect(fd, (struct sockaddr *) &ss, len) < 0 && errno != EINPROGRESS)
+                return -errno;
+        *ret_fd = TAKE_FD(fd);
+        return 0;
+}
+
+static void try_next(struct dial *dial) {
+        struct attempt *attempt = &dial->attempts[dial->tried++];
+        int r;
+
+        if (dial->tried < dial->n)
+                loop_start(dial->dialer->loop, &dial->next, &dial->dialer->next_queue, on_next);
+        else
+                loop_cancel(&dial->next);
+        r = connect_to(&attempt->addr, dial->port, &attempt->fd);
+        if (r == 0)
+                r = loop_add(dial->dialer->loop, &attempt->watch, attempt->fd, EPOLLOUT, on_connected);
+        if (r < 0)
+                attempt_failed(attempt, -r);
+}
+
+/* Keeps what may be dialled, IPv6 and IPv4 in turn, IPv6 first (RFC 8305). */
+static void choose(struct dial *dial, const struct addr *addrs, size_t n, struct dial_result *ret_refused) {
+        bool used[RESOLVER_ADDRS_MAX] = { false };
+        bool v4 = false;
+
+        for (size_t i = 0; i < n; i++) {
+                const struct policy_verdict v =
+                        policy_dial(dial->dialer->policy, &dial->verdict, &addrs[i], dial->port);
+
+                if (v.reason == POLICY_OK)
+                        continue;
+                used[i] = true;
+                if (ret_refused->verdict.reason == POLICY_OK) {
+                        ret_refused->verdict = v;
+                        ret_refused->addr = addrs[i];
+                }
+        }
+        for (size_t misses = 0; misses < 2 && dial->n < ATTEMPTS_MAX; v4 = !v4) {
+                size_t i = 0;
+
+                while (i < n && (used[i] || addr_is_ipv4(&addrs[i]) != v4))
+                        i++;
+                misses = i < n ? 0 : misses + 1;
+                if (i == n)
+                        continue;
+                used[i] = true;
+                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = addrs[i], .fd = -1 };
+        }
+}
+
+static void on_addrs(void *arg, const struct addr *addrs, size_t n, const char *why) {
+        struct dial *dial = arg;
+        struct dial_result result = { .end = DIAL_NO_NAME, .fd = -1, .why = why };
+
+        dial->lookup = NULL;
+        if (n > 0)
+                choose(dial, addrs, n, &result);
+        if (dial->n > 0) {
+                try_next(dial);
+                return;
+        }
+        if (n > 0) {
+                result.end = DIAL_REFUSED;
+                result.why = policy_reason_text(&result.verdict);
+        }
+        finish(dial, result);
+}
+
+int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
+               const struct policy_verdict *verdict, dial_fn fn, void *arg, struct dial **ret) {
+        CLEANUP(auto_dial) struct dial *dial = calloc(1, sizeof(*dial));
+        int r;
+
+        if (!dial)
+                return -ENOMEM;
+        dial->dialer = dialer;
+        dial->fn = fn;
+        dial->arg = arg;
+        dial->port = port;
+        dial->verdict = *verdict;
+        if (host->kind == HOST_ADDR) {
+                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = host->addr, .fd = -1 };
+                loop_start(dialer->loop, &dial->next, &dialer->now_queue, on_next); /* decided as the host */
+                ;
+        } else {
+                r = resolver_lookup(dialer->resolver, host->name, on_addrs, dial, &dial->lookup);
+                if (r < 0)
+                        return r;
+        }
+        *ret = TAKE_PTR(dial);
+        return 0;
+}

@@ -1,0 +1,179 @@
+/*
+ * DOC: theory of operation
+ *
+ * One process, one thread, one epoll set. A connection is decided before anything is dialled, by the
+ * canonical host (host.h) of a strictly read head (http.h); then each address of the name is decided, and
+ * dialled as it is (dial.h). A tunnel that is not allowed for any protocol has to begin with a ClientHello
+ * for the very name (hello.h), or, to port 80, to be HTTP for it, which is read request by request.
+ *
+ * What the work controls: every byte from the client, the names it asks for, with them what name servers are
+ * asked, and how fast it reads. What bounds it: the number of clients (at the limit the client that has been
+ * about to send a request the longest makes room), the size of heads, a time limit for each step that is
+ * waited for, pipes (tunnel.h), and one request a connection. It can exhaust its own proxy only: each run has
+ * one.
+ */
+#include "netns/proxy.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "netns/conn.h"
+#include "runtime/base/cleanup.h"
+
+enum {
+        ACCEPTS = 64,          /* at a time, before others get their turn */
+        RESERVED_FDS = 64,     /* of the process, c-ares and pipes */
+        CLIENTS_DEFAULT = 512, /* when the limit of descriptors cannot be read */
+        HEAD_MS = 10000,
+        DIAL_MS = 15000,
+        IDLE_MS = 2 * 3600 * 1000,
+        REPORT_MS = 10000,
+};
+
+static uint64_t ns_of(uint64_t ms, uint64_t fallback) {
+        return (ms ? ms : fallback) * 1000000U;
+}
+
+static size_t client_limit(void) {
+        struct rlimit limit;
+
+        if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur < 4L * RESERVED_FDS)
+                return CLIENTS_DEFAULT;
+        return (size_t) (limit.rlim_cur < 2000000 ? limit.rlim_cur - RESERVED_FDS : 2000000) / 2;
+}
+
+int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy **ret, struct error *err) {
+        struct proxy *proxy = calloc(1, sizeof(*proxy));
+        int r;
+
+        if (!proxy)
+                return error_set(err, -ENOMEM, "out of memory");
+        /* splice(2) to a socket that was closed raises it, and has no flag against that */
+        (void) signal(SIGPIPE, SIG_IGN);
+        proxy->loop = loop;
+        proxy->config = *config;
+        proxy->max_clients = config->max_clients ? config->max_clients : client_limit();
+        proxy->head_queue.ns = ns_of(config->head_ms, HEAD_MS);
+        proxy->dial_queue.ns = ns_of(config->dial_ms, DIAL_MS);
+        proxy->idle_queue.ns = ns_of(config->idle_ms, IDLE_MS);
+        proxy->linger_queue.ns = ns_of(2000, 0);
+        proxy->pause_queue.ns = ns_of(100, 0);
+        proxy->dialer = (struct dialer){ .loop = loop, .policy = config->policy };
+        proxy->dialer.next_queue.ns = ns_of(250, 0);
+        r = resolver_new(loop, config->resolv_conf, &proxy->dialer.resolver, err);
+        if (r == 0)
+                r = blocked_new(loop, ns_of(config->report_ms, REPORT_MS), config->blocked, config->arg,
+                                &proxy->log);
+        if (r < 0) {
+                (void) proxy_free(proxy);
+                return r;
+        }
+        *ret = proxy;
+        return 0;
+}
+
+struct proxy *proxy_free(struct proxy *proxy) {
+        if (!proxy)
+                return NULL;
+        while (proxy->conns)
+                (void) conn_free(proxy->conns);
+        loop_cancel(&proxy->pause);
+        for (size_t i = 0; i < proxy->n_listeners; i++) {
+                loop_remove(proxy->loop, &proxy->listeners[i].watch);
+                (void) fd_close(proxy->listeners[i].watch.fd);
+        }
+        (void) resolver_free(proxy->dialer.resolver);
+        (void) blocked_free(proxy->log);
+        pipes_deinit(&proxy->pipes);
+        free(proxy);
+        return NULL;
+}
+
+static void set_listeners(struct proxy *proxy, uint32_t events) {
+        for (size_t i = 0; i < proxy->n_listeners; i++)
+                loop_set(proxy->loop, &proxy->listeners[i].watch, events);
+}
+
+static void on_pause_over(struct loop_timer *timer) {
+        struct proxy *proxy = (struct proxy *) (void *) ((char *) timer - offsetof(struct proxy, pause));
+
+        set_listeners(proxy, EPOLLIN);
+}
+
+/* Frees the client that has been expected to send a request the longest. Return: whether there was one. */
+static bool make_room(struct proxy *proxy) {
+        struct loop_timer *oldest =
+                proxy->head_queue.first ? proxy->head_queue.first : proxy->linger_queue.first;
+
+        if (!oldest)
+                return false;
+        (void) conn_free((struct conn *) (void *) ((char *) oldest - offsetof(struct conn, timer)));
+        return true;
+}
+
+static void rest(struct proxy *proxy) {
+        set_listeners(proxy, 0);
+        loop_start(proxy->loop, &proxy->pause, &proxy->pause_queue, on_pause_over);
+}
+
+static void on_client(struct loop_watch *watch, uint32_t events) {
+        struct proxy *proxy = ((struct listener *) watch)->proxy;
+
+        (void) events;
+        for (int i = 0; i < ACCEPTS; i++) {
+                int fd;
+
+                if (proxy->n_clients >= proxy->max_clients && !make_room(proxy)) {
+                        rest(proxy);
+                        return;
+                }
+                fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+                if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {
+                        if (!make_room(proxy))
+                                rest(proxy);
+                        return;
+                }
+                if (fd < 0)
+                        return; /* none left, or one that went away again */
+                (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+                if (conn_new_consume(proxy, fd) < 0)
+                        (void) fd_close(fd);
+                else
+                        proxy->accepted++;
+        }
+}
+
+int proxy_listen_consume(struct proxy *proxy, int fd) {
+        struct listener *listener = &proxy->listeners[proxy->n_listeners];
+        int r;
+
+        if (proxy->n_listeners == PROXY_LISTENERS_MAX)
+                return -E2BIG;
+        listener->proxy = proxy;
+        r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, on_client);
+        if (r == 0)
+                proxy->n_listeners++;
+        return r;
+}
+
+void proxy_set_policy(struct proxy *proxy, const struct policy *policy) {
+        proxy->config.policy = policy;
+        proxy->dialer.policy = policy;
+        for (struct conn *conn = proxy->conns, *next; conn; conn = next) {
+                next = conn->after;
+                conn_recheck(conn);
+        }
+}
+
+struct proxy_stats proxy_stats(const struct proxy *proxy) {
+        return (struct proxy_stats){ .clients = proxy->n_clients,
+                                     .accepted = proxy->accepted,
+                                     .blocked = blocked_total(proxy->log) };
+}

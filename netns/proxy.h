@@ -1,0 +1,61 @@
+/*
+ * proxy.h - the egress proxy: CONNECT and absolute-form HTTP/1.x, decided by a policy
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "netns/blocked.h"
+#include "netns/loop.h"
+#include "netns/policy.h"
+#include "runtime/base/error.h"
+
+struct proxy;
+
+enum { PROXY_LISTENERS_MAX = 8 };
+
+/** struct proxy_config - what a proxy is to do; 0 and NULL: the default */
+struct proxy_config {
+        const struct policy *policy; /* borrowed, outlives the proxy or is replaced; never NULL */
+        const char *token;           /* required of every request; NULL: none is */
+        const char *resolv_conf;     /* NULL: the host's */
+        size_t max_clients;          /* 0: half of the descriptors of this process, less a few */
+        uint32_t head_ms;            /* for a whole head or ClientHello; 10 s */
+        uint32_t dial_ms;            /* from the request to a connection; 15 s */
+        uint32_t idle_ms;            /* without a byte in either direction; 2 h */
+        uint64_t report_ms;          /* at most one report of the same refusal in this time; 10 s */
+        blocked_fn blocked;          /* never NULL */
+        void *arg;                   /* of @blocked */
+};
+
+/** struct proxy_stats - counters since the start */
+struct proxy_stats {
+        size_t clients; /* now */
+        uint64_t accepted, blocked;
+};
+
+/**
+ * proxy_new() - a proxy without a socket
+ * The process ignores SIGPIPE from now on.
+ * @loop:   borrowed, outlives the proxy
+ * @config: copied; what it points to is borrowed
+ * @ret:    caller frees with proxy_free(), which closes every connection and tells the last counts
+ * Return: 0, -ENOMEM, -EIO (message).
+ */
+int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy **ret, struct error *err)
+        __attribute__((warn_unused_result));
+struct proxy *proxy_free(struct proxy *proxy);
+
+/**
+ * proxy_listen_consume() - accept clients on @fd, a listening stream socket, which may live in another
+ * network namespace Return: 0, -E2BIG (PROXY_LISTENERS_MAX), -errno.
+ */
+int proxy_listen_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+
+/** proxy_set_policy() - decide by @policy from now on, and end what it refuses. @policy: as in the
+ * configuration. */
+void proxy_set_policy(struct proxy *proxy, const struct policy *policy);
+
+/** proxy_stats() - counters. */
+struct proxy_stats proxy_stats(const struct proxy *proxy);

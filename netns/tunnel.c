@@ -1,0 +1,271 @@
+#include "netns/tunnel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "runtime/base/cleanup.h"
+
+enum {
+        LARGE_BYTES = 1 << 20,
+        MOVE_BYTES = 1 << 20,
+        MORE_BYTES = 65536, /* after fewer there is probably no more: epoll says if there is */
+        TURNS = 8,          /* moves before others get their turn */
+};
+
+static const struct pipe no_pipe = { .fds = { -1, -1 } };
+
+static void pipe_close(struct pipes *pipes, struct pipe *pipe) {
+        pipe->fds[0] = fd_close(pipe->fds[0]);
+        pipe->fds[1] = fd_close(pipe->fds[1]);
+        if (pipe->large)
+                pipes->n_large--;
+        pipe->large = false;
+}
+
+void pipes_deinit(struct pipes *pipes) {
+        while (pipes->n_kept > 0)
+                pipe_close(pipes, &pipes->kept[--pipes->n_kept]);
+        free(pipes->copy);
+        pipes->copy = NULL;
+}
+
+static int pipe_borrow(struct pipes *pipes, struct pipe *ret) {
+        struct pipe pipe = no_pipe;
+
+        if (pipes->n_kept > 0) {
+                *ret = pipes->kept[--pipes->n_kept];
+                pipes->n_out++;
+                return 0;
+        }
+        if (pipes->n_out >= PIPES_MAX)
+                return -EMFILE;
+        if (pipe2(pipe.fds, O_NONBLOCK | O_CLOEXEC) < 0)
+                return -errno;
+        if (pipes->n_large < PIPES_LARGE_MAX && fcntl(pipe.fds[1], F_SETPIPE_SZ, LARGE_BYTES) >= 0) {
+                pipe.large = true;
+                pipes->n_large++;
+        }
+        pipes->n_out++;
+        *ret = pipe;
+        return 0;
+}
+
+/* Only an empty one is kept: bytes of one tunnel must not turn up in another. */
+static void pipe_return(struct pipes *pipes, struct pipe *pipe, bool empty) {
+        if (pipe->fds[0] < 0)
+                return;
+        pipes->n_out--;
+        if (empty && pipes->n_kept < PIPES_KEPT_MAX)
+                pipes->kept[pipes->n_kept++] = *pipe;
+        else
+                pipe_close(pipes, pipe);
+        *pipe = no_pipe;
+}
+
+void tunnel_init(struct tunnel *tunnel, struct loop *loop, struct pipes *pipes) {
+        *tunnel = (struct tunnel){ .loop = loop, .pipes = pipes };
+        for (size_t i = 0; i < 2; i++) {
+                tunnel->ends[i].tunnel = tunnel;
+                tunnel->ends[i].fd = -1;
+                tunnel->ends[i].pipe = no_pipe;
+        }
+}
+
+void tunnel_deinit(struct tunnel *tunnel) {
+        for (size_t i = 0; i < 2; i++) {
+                struct tunnel_end *end = &tunnel->ends[i];
+
+                loop_remove(tunnel->loop, &end->watch);
+                end->fd = fd_close(end->fd);
+                pipe_return(tunnel->pipes, &end->pipe, end->in_pipe == 0);
+        }
+}
+
+static struct tunnel_end *other(struct tunnel_end *end) {
+        return end == &end->tunnel->ends[0] ? &end->tunnel->ends[1] : &end->tunnel->ends[0];
+}
+
+/* Without a pipe. Return: bytes moved, 0 at the end, -errno. */
+static ssize_t move_copy(struct tunnel_end *from, struct tunnel_end *to) {
+        struct pipes *pipes = from->tunnel->pipes;
+        ssize_t n, m;
+
+        if (!pipes->copy)
+                pipes->copy = malloc(PIPES_COPY_BYTES);
+        if (!pipes->copy)
+                return -ENOMEM;
+        n = recv(from->fd, pipes->copy, PIPES_COPY_BYTES, MSG_PEEK);
+        if (n <= 0)
+                return n < 0 ? -errno : 0;
+        m = send(to->fd, pipes->copy, (size_t) n, MSG_NOSIGNAL);
+        if (m < 0)
+                return errno == EAGAIN ? -ENOBUFS : -errno;
+        n = recv(from->fd, pipes->copy, (size_t) m, 0); /* what was sent is still there */
+        return n == m ? m : -EIO;
+}
+
+/* From the socket into the pipe, when that is empty. Return: as move_copy(). */
+static ssize_t fill(struct tunnel_end *from) {
+        ssize_t n;
+
+        n = splice(from->fd, NULL, from->pipe.fds[1], NULL, MOVE_BYTES, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        if (n < 0)
+                return -errno;
+        from->in_pipe = (size_t) n;
+        return n;
+}
+
+/* From the pipe to the other socket. Return: 0, -ENOBUFS (it takes no more), -errno. */
+static int drain(struct tunnel_end *from, struct tunnel_end *to) {
+        while (from->in_pipe > 0) {
+                const ssize_t n = splice(from->pipe.fds[0], NULL, to->fd, NULL, from->in_pipe,
+                                         SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+
+                if (n < 0)
+                        return errno == EAGAIN ? -ENOBUFS : -errno;
+                from->in_pipe -= (size_t) n;
+        }
+        pipe_return(from->tunnel->pipes, &from->pipe, true);
+        return 0;
+}
+
+/* One move. Return: bytes taken from the socket, 0 at its end, -EAGAIN (none there), -ENOBUFS, -errno. */
+static ssize_t move(struct tunnel_end *from, struct tunnel_end *to) {
+        ssize_t n;
+        int r;
+
+        if (from->in_pipe > 0) {
+                r = drain(from, to);
+                if (r < 0)
+                        return r;
+        }
+        if (from->eof)
+                return 0;
+        if (from->pipe.fds[0] < 0 && pipe_borrow(from->tunnel->pipes, &from->pipe) < 0)
+                return move_copy(from, to);
+        n = fill(from);
+        r = n > 0 ? drain(from, to) : 0;
+        if (from->in_pipe == 0)
+                pipe_return(from->tunnel->pipes, &from->pipe, true);
+        return r < 0 ? r : n;
+}
+
+/* Return: 0, -ENOBUFS (the receiver has to read first), or what broke the tunnel. */
+static int pump(struct tunnel_end *from, struct tunnel_end *to) {
+        for (int i = 0; i < TURNS; i++) {
+                const ssize_t n = move(from, to);
+
+                if (n == -EAGAIN)
+                        return 0;
+                if (n < 0)
+                        return (int) n;
+                if (n == 0) {
+                        from->eof = true;
+                        if (!to->shut)
+                                (void) shutdown(to->fd, SHUT_WR);
+                        to->shut = true;
+                        return 0;
+                }
+                if (n < MORE_BYTES)
+                        return 0;
+        }
+        return 0;
+}
+
+/* What both ends wait for. @blocked: per end, that the other does not take what comes from it. */
+static void update(struct tunnel *tunnel, const bool blocked[2]) {
+        for (size_t i = 0; i < 2; i++) {
+                struct tunnel_end *end = &tunnel->ends[i];
+                const uint32_t in = end->eof || blocked[i] ? 0 : EPOLLIN;
+                const uint32_t out = blocked[!i] ? EPOLLOUT : 0;
+
+                /* closed in both directions it would report EPOLLHUP for ever */
+                if (end->eof && end->shut)
+                        loop_remove(tunnel->loop, &end->watch);
+                else
+                        loop_set(tunnel->loop, &end->watch, in | out);
+        }
+}
+
+static void run(struct tunnel *tunnel, const bool wanted[2]) {
+        bool blocked[2];
+
+        for (size_t i = 0; i < 2; i++) {
+                struct tunnel_end *from = &tunnel->ends[i], *to = &tunnel->ends[!i];
+                int r = 0;
+
+                blocked[i] = to->watch.active && to->watch.events & EPOLLOUT;
+                if (!wanted[i])
+                        continue;
+                r = pump(from, to);
+                blocked[i] = r == -ENOBUFS;
+                if (r < 0 && r != -ENOBUFS) {
+                        tunnel->ended(tunnel, -r);
+                        return;
+                }
+        }
+        if (tunnel->ends[0].shut && tunnel->ends[1].shut && tunnel->ends[0].in_pipe == 0 &&
+            tunnel->ends[1].in_pipe == 0) {
+                tunnel->ended(tunnel, 0);
+                return;
+        }
+        update(tunnel, blocked);
+        tunnel->moved(tunnel);
+}
+
+static void on_event(struct loop_watch *watch, uint32_t events) {
+        struct tunnel_end *end = (struct tunnel_end *) watch;
+        struct tunnel *tunnel = end->tunnel;
+        const bool in = events & (EPOLLIN | EPOLLHUP), out = events & EPOLLOUT;
+        socklen_t len = sizeof(int);
+        int error = EIO;
+
+        if (events & EPOLLERR) {
+                (void) getsockopt(end->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+                tunnel->ended(tunnel, error ? error : EIO);
+                return;
+        }
+        run(tunnel, end == &tunnel->ends[0] ? (const bool[2]){ in, out } : (const bool[2]){ out, in });
+}
+
+int tunnel_send(struct tunnel *tunnel, struct tunnel_end *to, const void *data, size_t len) {
+        struct tunnel_end *from = other(to);
+        const char *p = data;
+        ssize_t n;
+        int r;
+
+        n = from->in_pipe == 0 ? send(to->fd, p, len, MSG_NOSIGNAL) : 0;
+        if (n < 0 && errno != EAGAIN)
+                return -errno;
+        if (n > 0) {
+                p += n;
+                len -= (size_t) n;
+        }
+        if (len == 0)
+                return 0;
+        if (from->pipe.fds[0] < 0) {
+                r = pipe_borrow(tunnel->pipes, &from->pipe);
+                if (r < 0)
+                        return r;
+        }
+        n = write(from->pipe.fds[1], p, len);
+        if (n != (ssize_t) len)
+                return n < 0 && errno != EAGAIN ? -errno : -ENOBUFS;
+        from->in_pipe += len;
+        return 0;
+}
+
+void tunnel_start(struct tunnel *tunnel, tunnel_fn ended, tunnel_moved_fn moved) {
+        bool blocked[2];
+
+        tunnel->ended = ended;
+        tunnel->moved = moved;
+        for (size_t i = 0; i < 2; i++) {
+                tunnel->ends[i].watch.fn = on_event;
+                blocked[i] = tunnel->ends[i].in_pipe > 0;
+        }
+        update(tunnel, blocked);
+}

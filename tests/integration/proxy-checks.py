@@ -1,0 +1,526 @@
+#!/usr/bin/env python3
+"""Clients of the egress proxy that no tool can be: proxy-checks.py CHECK [ARG...], with PROXY=port in the environment."""
+import json
+import os
+import socket
+import ssl
+import sys
+import time
+
+PORT = int(os.environ.get("PROXY", "0"))
+LAB = os.environ.get("LAB", "")
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "assets", "net", "hosts.tsv")
+
+
+def connect():
+    s = socket.create_connection(("127.0.0.1", PORT), timeout=10)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+
+
+def read_all(s):
+    data = b""
+    while True:
+        try:
+            more = s.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not more:
+            return data
+        data += more
+
+
+def exactly(s, n):
+    data = b""
+    while len(data) < n:
+        more = s.recv(n - len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def read_head(s):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = s.recv(1)
+        if not more:
+            break
+        data += more
+    return data.decode("latin-1")
+
+
+def tunnel(target, host=None):
+    s = connect()
+    s.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {host or target}\r\n\r\n".encode())
+    head = read_head(s)
+    assert head.startswith("HTTP/1.1 200 "), head
+    return s
+
+
+def ask(data):
+    """The whole answer to raw bytes."""
+    s = connect()
+    s.sendall(data)
+    return read_all(s).decode("latin-1")
+
+
+def status(text):
+    return int(text.split()[1]) if text.startswith("HTTP/1.1 ") else 0
+
+
+def seen():
+    path = os.path.join(LAB, "seen")
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def hello(name, version=ssl.TLSVersion.TLSv1_3):
+    """The bytes of a ClientHello of OpenSSL's; name: bytes or None."""
+    ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ctx.check_hostname = False
+    ctx.verify_mode = ssl.CERT_NONE
+    ctx.minimum_version = ctx.maximum_version = version
+    out = ssl.MemoryBIO()
+    placeholder = "placeholder.example" if name is not None else None
+    obj = ctx.wrap_bio(ssl.MemoryBIO(), out, server_hostname=placeholder)
+    try:
+        obj.do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    data = out.read()
+    if name is None:
+        return data
+    old = placeholder.encode()
+    grow = len(name) - len(old)
+    at = data.index(old)
+    data = bytearray(data[:at] + name + data[at + len(old):])
+
+    def bump(offset, size):
+        value = int.from_bytes(data[offset:offset + size], "big") + grow
+        data[offset:offset + size] = value.to_bytes(size, "big")
+
+    bump(at - 2, 2)  # the name
+    bump(at - 5, 2)  # the list
+    bump(at - 7, 2)  # the extension
+    bump(3, 2)       # the record
+    bump(6, 3)       # the message
+    sid = 43 + 1 + data[43]
+    ciphers = sid + 2 + int.from_bytes(data[sid:sid + 2], "big")
+    bump(ciphers + 1 + data[ciphers], 2)  # all extensions
+    return bytes(data)
+
+
+def starts_tls(name, target, version=ssl.TLSVersion.TLSv1_3, cut=None):
+    """Whether a tunnel with such a ClientHello reaches the server: it answers with a ServerHello."""
+    s = tunnel(target)
+    data = hello(name, version)
+    if cut:
+        for i in range(0, len(data), cut):
+            s.sendall(data[i:i + cut])
+            time.sleep(0.0005)
+    else:
+        s.sendall(data)
+    first = exactly(s, 6)
+    s.close()
+    assert first and first[0] in (21, 22), first
+    return first[0] == 22
+
+
+def spellings():
+    with open(TABLE, encoding="ascii") as f:
+        for line in f:
+            if line.startswith("# "):
+                continue
+            spelling, canonical = line.rstrip("\n").split("\t")
+            raw = b""
+            parts = spelling.split("\\x")
+            raw = parts[0].encode() + b"".join(bytes([int(p[:2], 16)]) + p[2:].encode() for p in parts[1:])
+            yield raw, canonical
+
+
+def table_through_connect():
+    """Every spelling reaches the server or not as its canonical form says."""
+    wrong, n = [], 0
+    good = {"allowed.example", "xn--bcher-kva.example", "93.184.216.34"}
+    for raw, canonical in spellings():
+        want = canonical in good
+        if not want:
+            answer = ask(b"CONNECT " + raw + b":7 HTTP/1.0\r\n\r\n")
+        if want:
+            s = connect()
+            s.sendall(b"CONNECT " + raw + b":7 HTTP/1.0\r\n\r\n")
+            answer = read_head(s)
+            s.close()
+        n += 1
+        if (status(answer) == 200) != want or status(answer) not in (200, 400, 403, 431):
+            wrong.append((raw, canonical, answer[:80]))
+    assert n >= 300 and not wrong, wrong[:10]
+
+
+def table_through_http():
+    wrong, n = [], 0
+    good = {"allowed.example", "xn--bcher-kva.example", "93.184.216.34"}
+    for raw, canonical in spellings():
+        if b"/" in raw or b"?" in raw:
+            continue  # ends the host in a URL
+        want = canonical in good
+        before = len(seen())
+        answer = ask(b"GET http://" + raw + b":80/t HTTP/1.0\r\n\r\n")
+        n += 1
+        ok = status(answer) == 200
+        reached = seen()[before:]
+        if ok != want or bool(reached) != want or status(answer) not in (200, 400, 403, 431):
+            wrong.append((raw, canonical, answer[:80]))
+        if want and f"Host: {canonical}" not in reached[0]["headers"]:
+            wrong.append((raw, reached))
+    assert n >= 300 and not wrong, wrong[:10]
+
+
+def table_through_sni():
+    """In a tunnel to allowed.example: only its own spellings pass."""
+    wrong, n = [], 0
+    for raw, canonical in spellings():
+        if len(raw) > 8000 or raw == b"":
+            continue
+        n += 1
+        if starts_tls(raw, "allowed.example:443") != (canonical == "allowed.example"):
+            wrong.append((raw, canonical))
+    assert n >= 300 and not wrong, wrong[:10]
+
+
+def cells():
+    """CONNECT, Host and SNI, each allowed, denied or absent: 27 cells, in TLS 1.2 and 1.3."""
+    names = {"allowed": "allowed.example", "denied": "denied.example", "absent": None}
+    wrong = []
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for c, cname in names.items():
+            for h, hname in names.items():
+                for n, sname in names.items():
+                    s = connect()
+                    target = f"{cname}:443" if cname else ":443"
+                    host = f"Host: {hname}:443\r\n" if hname else ""
+                    s.sendall(f"CONNECT {target} HTTP/1.1\r\n{host}\r\n".encode())
+                    passed = status(read_head(s)) == 200
+                    if passed:
+                        s.sendall(hello(sname.encode() if sname else None, version))
+                        first = exactly(s, 6)
+                        passed = bool(first) and first[0] == 22
+                    s.close()
+                    if passed != (c == h == n == "allowed"):
+                        wrong.append((version, c, h, n, passed))
+    assert not wrong, wrong
+
+
+def split_hello():
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        for cut in (1, 3, 50):
+            assert starts_tls(b"allowed.example", "allowed.example:443", version, cut)
+            assert not starts_tls(b"denied.example", "allowed.example:443", version, cut)
+
+
+def smuggling():
+    """Each is answered with 400, and no server sees a byte of it."""
+    h = b"Host: allowed.example\r\n"
+    start = b"POST http://allowed.example/s HTTP/1.1\r\n" + h
+    bad = [
+        start + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        start + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        start + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
+        start + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+        start + b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        start + b"X: a\r\n folded\r\n\r\n",
+        start + b"X: a\rb\r\n\r\n",
+        start + b"X: a\nY: b\r\n\r\n",
+        start + b"X: a\0b\r\n\r\n",
+        start + b"Content-Length: 1\r\nConnection: content-length\r\n\r\na",
+        b"GET http://allowed.example/s HTTP/1.1\r\nHost: denied.example\r\n\r\n",
+        b"GET http://allowed.example/s HTTP/1.1\r\n" + h + h + b"\r\n",
+        b"GET http://denied.example@allowed.example/s HTTP/1.1\r\n" + h + b"\r\n",
+        b"GET http://allowed.example/s HTTP/1.1\n" + h + b"\r\n",
+        b"GET /s HTTP/1.1\r\n" + h + b"\r\n",
+        b"CONNECT allowed.example:443 HTTP/1.1\r\nHost: denied.example:443\r\n\r\n",
+    ]
+    before = len(seen())
+    for data in bad:
+        answer = ask(data)
+        assert status(answer) == 400, (data, answer)
+        assert "X-Cofferdam-Reason: " in answer, answer
+    assert status(ask(b"GET http://allowed.example/" + b"a" * 20000 + b" HTTP/1.1\r\n")) == 431
+    assert status(ask(b"GET http://allowed.example/ HTTP/1.1\r\n" + h + b"A: b\r\n" * 200 + b"\r\n")) == 431
+    # a second request behind the first is not sent on
+    answer = ask(b"GET http://allowed.example/one HTTP/1.1\r\n" + h + b"\r\nGET http://denied.example/two HTTP/1.1\r\n"
+                 b"Host: denied.example\r\n\r\n")
+    assert status(answer) == 200 and "Connection: close" in answer, answer
+    lines = [s["line"] for s in seen()[before:]]
+    assert lines == ["GET /one HTTP/1.1"], lines
+
+
+def headers():
+    before = len(seen())
+    answer = ask(b"POST http://Allowed.Example.:80/p?q HTTP/1.1\r\nHost: allowed.example\r\nConnection: x-a\r\nX-A: 1\r\n"
+                 b"X-B: 2\r\nProxy-Authorization: Basic eDp5\r\nKeep-Alive: 1\r\nContent-Length: 5\r\n\r\nhello")
+    assert status(answer) == 200 and answer.endswith("\r\n\r\nhello"), answer
+    assert "X-End: 2" in answer and "X-Hop" not in answer and "Keep-Alive" not in answer, answer
+    got = seen()[before]
+    assert got["line"] == "POST /p?q HTTP/1.1" and got["body"] == "hello", got
+    assert sorted(got["headers"]) == ["Connection: close", "Content-Length: 5", "Host: allowed.example", "X-B: 2"], got
+    answer = ask(b"POST http://allowed.example/c HTTP/1.1\r\nHost: allowed.example\r\nExpect: 100-continue\r\n"
+                 b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 100 ") and "HTTP/1.1 200 " in answer and answer.endswith("abc"), answer
+    assert seen()[-1]["body"] == "abc"
+
+
+def streams():
+    s = connect()
+    start = time.monotonic()
+    s.sendall(b"GET http://allowed.example/sse HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    data = b""
+    while b"data: 0" not in data:
+        data += s.recv(1000)
+    assert time.monotonic() - start < 0.6, "the first event was held back"
+    data += read_all(s)
+    assert data.endswith(b"data: 2\n\n"), data
+    start = time.monotonic()
+    s = connect()
+    s.sendall(b"GET http://allowed.example/chunks HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    data = b""
+    while b"hello" not in data:
+        data += s.recv(1000)
+    assert time.monotonic() - start < 0.6, "the first chunk was held back"
+    data += read_all(s)
+    assert data.endswith(b"0\r\n\r\n") and time.monotonic() - start < 2, data
+
+
+def answers():
+    def get(path):
+        start = time.monotonic()
+        a = ask(f"GET http://allowed.example{path} HTTP/1.1\r\nHost: allowed.example\r\n\r\n".encode())
+        return a, time.monotonic() - start
+
+    answer, took = get("/stay")  # the server does not close: the length says where it ends
+    assert answer.endswith("stay") and took < 1, answer
+    answer, _ = get("/two")
+    assert status(answer) == 502, answer
+    answer, _ = get("/cut")
+    assert answer.endswith("cut"), answer
+    answer, _ = get("/big")
+    assert len(answer) > 20000000
+
+
+def websocket():
+    s = connect()
+    s.sendall(b"GET http://allowed.example/ws HTTP/1.1\r\nHost: allowed.example\r\nConnection: Upgrade\r\nUpgrade: "
+              b"websocket\r\n\r\n")
+    head = read_head(s)
+    assert head.startswith("HTTP/1.1 101 ") and "Upgrade: websocket" in head, head
+    assert exactly(s, 5) == b"first"
+    s.sendall(b"abc")
+    assert exactly(s, 3) == b"ABC"
+    s.shutdown(socket.SHUT_WR)
+    assert s.recv(10) == b""
+    # an upgrade to anything else is not passed on
+    before = len(seen())
+    ask(b"GET http://allowed.example/x HTTP/1.1\r\nHost: allowed.example\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+    assert not [h for h in seen()[before]["headers"] if h.lower().startswith("upgrade")]
+
+
+def raw_tunnel():
+    s = tunnel("allowed.example:7")
+    assert exactly(s, 3) == b"hi\n"  # the server speaks first
+    s.sendall(b"x" * 1000)
+    assert exactly(s, 1000) == b"x" * 1000
+    total = 1000
+    for _ in range(300):
+        s.sendall(b"y" * 50000)
+        total += 50000
+    s.shutdown(socket.SHUT_WR)  # half closed: the answer still comes
+    assert read_all(s).endswith(b"\ntotal %d\n" % total)
+
+
+def early_bytes():
+    """What comes in the same packet as CONNECT is the tunnel's."""
+    s = connect()
+    s.sendall(b"CONNECT allowed.example:7 HTTP/1.1\r\nHost: allowed.example:7\r\n\r\nearly")
+    s.shutdown(socket.SHUT_WR)
+    data = read_all(s)
+    assert b"early" in data and b"total 5" in data, data
+
+
+def plain_in_tunnel():
+    """CONNECT to port 80 is HTTP for that host, not a way to another."""
+    s = tunnel("allowed.example:80")
+    s.sendall(b"GET /p HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    assert status(read_all(s).decode()) == 200
+    before = len(seen())
+    s = tunnel("allowed.example:80")
+    s.sendall(b"GET /p HTTP/1.1\r\nHost: denied.example\r\n\r\n")
+    assert status(read_all(s).decode()) == 403
+    s = tunnel("allowed.example:80")
+    s.sendall(b"GET http://denied.example/ HTTP/1.1\r\nHost: denied.example\r\n\r\n")
+    assert status(read_all(s).decode()) == 400
+    s = tunnel("allowed.example:80")
+    s.sendall(b"SSH-2.0-x\r\n\r\n")
+    assert status(read_all(s).decode()) == 400
+    assert len(seen()) == before
+
+
+def names():
+    """What a name resolves to decides; each refusal in well under a second."""
+    want = {
+        "private.example": 403, "loop.example": 403, "meta.example": 403, "mapped.example": 403, "nat64.example": 403,
+        "six.example": 403, "linklocal.example": 403, "multicast.example": 403, "broadcast.example": 403,
+        "zero.example": 403, "mixed.example": 200, "manyweb.example": 200, "halfdead.example": 200, "dual.example": 200,
+        "closed.example": 502, "missing.example": 502, "empty.example": 502, "denied.example": 403,
+    }
+    for name, code in want.items():
+        start = time.monotonic()
+        answer = ask(f"GET http://{name}/n HTTP/1.1\r\nHost: {name}\r\n\r\n".encode())
+        took = time.monotonic() - start
+        assert status(answer) == code, (name, answer)
+        assert took < 1, (name, took)
+        if code == 403 and name != "denied.example":
+            assert "an address that no rule names: " in answer, answer
+    codes = [status(ask(b"GET http://flip.example/n HTTP/1.1\r\nHost: flip.example\r\n\r\n")) for _ in range(8)]
+    assert set(codes) == {200, 403}, codes
+
+
+def token(value):
+    import base64
+    good = base64.b64encode(b"any:" + value.encode()).decode()
+    cases = {
+        "": 407, "Proxy-Authorization: Basic " + good: 200, "proxy-authorization: bEARER " + value: 200,
+        "Proxy-Authorization: Bearer " + value[:-1]: 407, "Proxy-Authorization: Bearer " + value + "x": 407,
+        "Proxy-Authorization: Basic " + base64.b64encode(value.encode()).decode(): 407,
+        "Proxy-Authorization: Basic !!!!": 407, "Proxy-Authorization: Basic": 407, "Proxy-Authorization: Bearer ": 407,
+        "Authorization: Bearer " + value: 407,
+    }
+    for line, code in cases.items():
+        answer = ask(f"GET http://allowed.example/t HTTP/1.1\r\nHost: allowed.example\r\n{line}{chr(13) + chr(10) if line else ''}\r\n"
+                     .encode())
+        assert status(answer) == code, (line, answer)
+        if code == 407:
+            assert 'Proxy-Authenticate: Basic realm="cofferdam"' in answer, answer
+        assert value not in json.dumps(seen()), "the token reached a server"
+
+
+def slow_clients(count, head_ms):
+    """Clients that say nothing, or dribble, do not disturb; they are gone after the time for a head."""
+    idle = [connect() for _ in range(int(count))]
+    for s in idle[::2]:
+        s.sendall(b"GET http://allowed.example/ HTTP/1.1\r\nX: ")
+    start = time.monotonic()
+    for _ in range(20):
+        assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+        for s in idle[::50]:
+            try:
+                s.sendall(b"a")
+            except OSError:
+                pass
+    assert time.monotonic() - start < 5, "an honest client waited"
+    time.sleep(max(0, int(head_ms) / 1000 + 0.5 - (time.monotonic() - start)))
+    for s in idle:
+        s.settimeout(3)
+        assert read_all(s)[:12] in (b"HTTP/1.1 408", b""), "a slow client is still there"
+
+
+def too_many(limit):
+    """At the limit the one that has been silent the longest makes room."""
+    idle = [connect() for _ in range(int(limit) + 20)]
+    for _ in range(5):
+        assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+    idle[0].settimeout(3)
+    assert read_all(idle[0]) == b"", "the oldest was kept"
+
+
+def too_many_64():
+    too_many(64)
+
+
+def flood():
+    """Refused requests in a row: fast, and an honest client among them is served."""
+    start = time.monotonic()
+    for i in range(1000):
+        s = connect()
+        s.sendall(f"CONNECT n{i % 300}.bad.example:443 HTTP/1.0\r\n\r\n".encode())
+        assert b" 403 " in s.recv(100)
+        s.close()
+        if i % 100 == 0:
+            assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+    assert time.monotonic() - start < 20
+
+
+def stuck_readers(count):
+    """Tunnels whose clients do not read: others are not disturbed, and the bytes are all there afterwards."""
+    stuck = [tunnel("allowed.example:9") for _ in range(int(count))]
+    time.sleep(1)
+    start = time.monotonic()
+    for _ in range(20):
+        assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+    assert time.monotonic() - start < 5
+    for s in stuck:
+        assert len(read_all(s)) == 8000000
+
+
+def server_speaks():
+    """Sends 8 MB to each client on port 9, whatever it does."""
+    import threading
+    srv = socket.create_server(("0.0.0.0", 9), backlog=1024)
+    print("ready", flush=True)
+
+    def one(c):
+        try:
+            c.sendall(b"z" * 8000000)
+        except OSError:
+            pass
+        c.close()
+
+    while True:
+        c, _ = srv.accept()
+        threading.Thread(target=one, args=(c,), daemon=True).start()
+
+
+def replaced(fifo, out):
+    """A new policy closes what it refuses and leaves the rest."""
+    a, d = tunnel("allowed.example:7"), tunnel("denied.example:7")
+    for s in (a, d):
+        assert exactly(s, 3) == b"hi\n"
+    with open(fifo, "w", encoding="ascii") as f:
+        f.write("allowed.example:*/tcp\n")
+        f.flush()
+        d.settimeout(3)
+        assert read_all(d) == b""
+        a.sendall(b"still")
+        assert exactly(a, 5) == b"still"
+        answer = ask(b"CONNECT denied.example:7 HTTP/1.0\r\n\r\n")
+        assert status(answer) == 403, answer
+    with open(out, encoding="ascii") as f:
+        assert "blocked denied.example 7 " in f.read()
+
+
+def idle_tunnels(count, pid, limit_mib):
+    def rss():
+        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+            return [int(line.split()[1]) for line in f if line.startswith("Pss:")][0]
+
+    base = rss()
+    held = []
+    for _ in range(int(count)):
+        s = connect()
+        s.sendall(b"CONNECT allowed.example:7 HTTP/1.0\r\n\r\n")
+        head = read_head(s)
+        assert status(head) == 200, head
+        held.append(s)
+    used = rss()
+    scaled = (used - base) / int(count) * 10000 / 1024 + base / 1024
+    print(f"{count} tunnels: {base} -> {used} KiB, {scaled:.1f} MiB for 10000")
+    assert scaled <= float(limit_mib)
+    for s in held[::97]:
+        s.sendall(b"x")
+        got = exactly(s, 4)
+        assert got == b"hi\nx", got
+
+
+globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# The egress proxy with real servers, in a network namespace of its own with a name server and public addresses
+if [ -z "${COFFERDAM_PROXY_NET-}" ]; then
+        flags=(-n)
+        [ "$(id -u)" = 0 ] || flags=(-rn)
+        COFFERDAM_PROXY_NET=1 exec unshare "${flags[@]}" "$0" "$@"
+fi
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+for program in nginx python3 openssl curl ip; do
+        command -v "$program" >/dev/null || {
+                echo "1..0 # SKIP no $program on this machine"
+                exit 0
+        }
+done
+CHECKS=$TOP/tests/integration/proxy-checks.py
+ip link set lo up
+ip addr add 93.184.216.34/32 dev lo
+ip -6 addr add 2606:2800:220:1::1/128 dev lo 2>/dev/null || true
+mkdir "$T/lab" "$T/nginx"
+echo 'nameserver 127.0.0.1' >"$T/resolv.conf"
+export LAB=$T/lab
+
+# --- servers, ended by the pids that are kept here ---
+servers=()
+stop_servers() {
+        local pid
+        for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; done
+        wait 2>/dev/null
+}
+trap 'stop_servers; clean' EXIT
+python3 "$TOP/tests/integration/net-lab.py" "$T/lab" >"$T/lab/log" 2>&1 &
+servers+=($!)
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=allowed.example \
+        -addext 'subjectAltName=DNS:allowed.example,DNS:denied.example,DNS:a.wild.example' \
+        -keyout "$T/nginx/key.pem" -out "$T/nginx/cert.pem" 2>/dev/null
+echo 'hello from nginx' >"$T/nginx/x"
+cat >"$T/nginx/conf" <<CONF
+user root root; daemon off; master_process off; pid $T/nginx/pid; error_log $T/nginx/err;
+events { worker_connections 1024; }
+http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/nginx/t2; fastcgi_temp_path $T/nginx/t3;
+ uwsgi_temp_path $T/nginx/t4; scgi_temp_path $T/nginx/t5;
+ server { listen 93.184.216.34:443 ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem;
+ root $T/nginx; } }
+CONF
+nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1 &
+servers+=($!)
+answers() { [ -s "$T/lab/ready" ] && (exec 3<>/dev/tcp/93.184.216.34/443) 2>/dev/null; }
+wait_for 10 answers || { cat "$T/lab/log" "$T/nginx/err"; echo 'Bail out! no servers'; exit 1; }
+
+# proxy [OPTION...] -- RULE...: the proxy under test, for one test; sets PROXY, its pid is in $pid, reports in $W/out
+port=20000
+proxy() {
+        local options=()
+        while [ "$1" != -- ]; do options+=("$1"); shift; done
+        shift
+        port=$((port + 1))
+        export PROXY=$port
+        [ -e "$W/fifo" ] || mkfifo "$W/fifo"
+        exec 8<>"$W/fifo"
+        : >"$W/out"
+        "$HELPERS/proxy-serve" -r "$T/resolv.conf" "${options[@]}" 127.0.0.1 "$port" "$@" <&8 >"$W/out" 2>"$W/err" &
+        pid=$!
+        trap 'kill $pid 2>/dev/null || true; wait $pid 2>/dev/null || true' EXIT
+        wait_for 5 grep -q ready "$W/out" || fail "no proxy: $(cat "$W/err")"
+}
+check() { python3 "$CHECKS" "$@"; }
+through() { curl -sS --noproxy '' -x "http://127.0.0.1:$PROXY" --cacert "$T/nginx/cert.pem" -m 10 "$@"; }
+
+tls() {
+        proxy -- allowed.example
+        eq 'hello from nginx' "$(through https://allowed.example/x)"
+        eq 'hello from nginx' "$(through --tls-max 1.2 https://Allowed.Example./x)"
+        eq 2 "$(through --http2 -o /dev/null -w '%{http_version}' https://allowed.example/x)" # untouched inside
+        status 56 through https://denied.example/x 2>"$W/said"
+        has "$(through -v https://denied.example/x 2>&1 || true)" 'X-Cofferdam-Reason: no rule allows it'
+        has "$(cat "$W/out")" 'blocked denied.example 443 1 no rule allows it'
+        # a rule of another name, by the label boundary
+        status 56 through https://notallowed.example/x 2>"$W/said"
+        status 56 through https://allowed.example.evil.example/x 2>"$W/said"
+}
+
+# goes red without take_hello()
+sni() {
+        proxy -- allowed.example
+        check cells
+        check split_hello
+        status 1 openssl s_client -proxy "127.0.0.1:$PROXY" -connect allowed.example:443 -noservername </dev/null \
+                >"$W/said" 2>&1
+        has "$(cat "$W/said")" 'alert'
+        has "$(cat "$W/out")" 'no server name (SNI)'
+        has "$(cat "$W/out")" 'the server name (SNI) is not the name in CONNECT'
+}
+
+table() {
+        proxy -w 600000 -- 'allowed.example:*/tcp' "b$(printf '\xc3\xbc')cher.example:*/tcp" '93.184.216.34:*/tcp'
+        check table_through_connect
+        check table_through_http
+        kill $pid
+        proxy -w 600000 -- allowed.example
+        check table_through_sni
+}
+
+one() { # CHECK [OPTION...] -- RULE...
+        local name=$1
+        shift
+        proxy "$@"
+        check "$name"
+}
+
+token() {
+        proxy -t 0123456789abcdef -- allowed.example
+        check token 0123456789abcdef
+        eq 200 "$(curl -s -o /dev/null -w '%{http_code}' --noproxy '' -x "http://t:0123456789abcdef@127.0.0.1:$PROXY" \
+                http://allowed.example/)"
+}
+
+denylist() {
+        proxy -d -- '!denied.example' '!**.wild.example'
+        eq 'hello from nginx' "$(through https://allowed.example/x)"
+        status 56 through https://denied.example/x 2>"$W/said"
+        status 56 through https://a.wild.example/x 2>"$W/said"
+        has "$(cat "$W/out")" 'blocked a.wild.example 443 1 a rule denies it [!**.wild.example]'
+        eq 403 "$(through -o /dev/null -w '%{http_code}' http://loop.example/)"
+}
+
+empty() {
+        proxy --
+        eq 403 "$(through -o /dev/null -w '%{http_code}' http://allowed.example/)"
+        eq 403 "$(through -o /dev/null -w '%{http_code}' http://localhost/)"
+}
+
+# a refused name must not be asked of a name server: the question itself would carry data out
+no_lookup() {
+        proxy -- allowed.example
+        : >"$T/lab/queries"
+        through -o /dev/null http://c2VjcmV0.denied.example/
+        through -o /dev/null http://allowed.example/
+        lacks "$(cat "$T/lab/queries")" denied
+        has "$(cat "$T/lab/queries")" allowed.example
+}
+
+timeouts() {
+        proxy -h 700 -i 1500 -- allowed.example 'allowed.example:7/tcp' silent.example
+        check slow_clients 200 700
+        eq 504 "$(through -o /dev/null -w '%{http_code}' http://allowed.example/never)"
+        python3 - <<'PY'
+import socket, os, time
+s = socket.create_connection(("127.0.0.1", int(os.environ["PROXY"])), timeout=5)
+s.sendall(b"CONNECT allowed.example:7 HTTP/1.0\r\n\r\n")
+start = time.monotonic()
+while s.recv(1000):
+    pass
+took = time.monotonic() - start
+assert 1 < took < 3, took
+PY
+}
+
+rate() {
+        local n
+        proxy -w 300 -- allowed.example
+        check flood
+        sleep 0.7
+        n=$(grep -c '^blocked n1.bad.example 443' "$W/out")
+        [ "$n" -ge 1 ] && [ "$n" -le 40 ] || fail "$n reports of one host"
+        has "$(cat "$W/out")" 'refusals of many other hosts'
+        eq 1000 "$(awk '/^blocked/ { n += $4 } END { print n }' "$W/out")" 'refusals in all reports'
+        through -o /dev/null http://api.datadoghq.com/
+        lacks "$(cat "$W/out")" datadoghq
+}
+
+replaced() {
+        proxy -- '*.example:*/tcp'
+        check replaced "$W/fifo" "$W/out"
+}
+
+stuck() {
+        proxy -- '*.example:*/tcp'
+        python3 "$CHECKS" server_speaks >"$W/speaks" &
+        servers=($!)
+        trap 'kill $pid "${servers[0]}" 2>/dev/null || true; wait || true' EXIT
+        wait_for 5 grep -q ready "$W/speaks"
+        check stuck_readers 300 # more than there are pipes
+}
+
+memory() {
+        proxy -- '*.example:*/tcp'
+        check idle_tunnels 400 "$pid" 60
+}
+
+t 'TLS through CONNECT, by name' tls
+t 'SNI, CONNECT and Host agree or are refused, 27 cells' sni
+t 'the host table through CONNECT, HTTP and SNI' table
+t 'no second reading of a request' one smuggling -- allowed.example
+t 'hop-by-hop headers end here' one headers -- allowed.example
+t 'events and chunks are not held back' one streams -- allowed.example
+t 'the end of an answer' one answers -- allowed.example
+t 'a WebSocket becomes a tunnel, other upgrades do not' one websocket -- allowed.example
+t 'raw tunnels, half closed' one raw_tunnel -- allowed.example:7/tcp
+t 'bytes behind CONNECT' one early_bytes -- allowed.example:7/tcp
+t 'CONNECT to port 80 is HTTP' one plain_in_tunnel -- allowed.example
+t 'what names resolve to' one names -- '*.example' '!denied.example'
+t 'the token' token
+t 'a denylist' denylist
+t 'an empty allowlist' empty
+t 'a refused name is not looked up' no_lookup
+t 'time limits' timeouts
+t 'more clients than there may be' one too_many_64 -c 64 -- allowed.example
+t 'a flood of refusals' rate
+t 'another policy while it runs' replaced
+t 'clients that do not read' stuck
+t 'memory of idle tunnels' memory
+finish
