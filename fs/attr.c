@@ -140,6 +140,8 @@ static int look_nameless(struct server *s, struct node *node, struct stat *ret) 
         struct facts facts;
         int r = -ESTALE;
 
+        if (fd < 0)
+                fd = dirs_kept(s, node);
         if (fd >= 0) {
                 r = facts_at(fd, "", &facts);
                 if (r == 0) {
@@ -343,6 +345,21 @@ static int open_for(struct server *s, struct node *node, int to_set) {
         return fd == -ESTALE || fd == -ENOENT || fd == -EACCES ? handle_dup_to_change(s, node) : fd;
 }
 
+/*
+ * With a cache for writes the kernel tells the time of the last one when it drops the file. When that has no
+ * name and is not open any more, nobody can ever ask; an error would be told to whoever closes next.
+ */
+static bool may_forget(struct server *s, struct node *node, int to_set) {
+        bool named;
+
+        if (!s->writeback || (to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE)))
+                return false;
+        table_lock(s->table);
+        named = node->names;
+        table_unlock(s->table);
+        return !named;
+}
+
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {
         AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
@@ -362,6 +379,8 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
                 copied = true;
         }
         fd = open_for(s, node, to_set);
+        if ((fd == -EBADF || fd == -ESTALE) && may_forget(s, node, to_set))
+                return 0;
         if (fd < 0)
                 return fd == -EBADF ? -ESTALE : TAKE(fd, -1);
         r = apply(s, fd, attr, to_set);
@@ -386,8 +405,9 @@ static int setattr(struct server *s, struct node *node, const struct stat *attr,
 
         if (r < 0)
                 return r;
-        if (fi && (to_set & FUSE_SET_ATTR_SIZE)) {
-                /* ftruncate(2): what is open for writing was admitted when it was opened */
+        if (fi && (to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME)) && !(to_set & FUSE_SET_ATTR_MODE)) {
+                /* ftruncate(2), or the time of a write: what is open for writing was admitted when it was
+                 * opened */
                 const int fd = handle_fd(s, fi->fh);
 
                 r = fd < 0 ? fd : apply(s, fd, attr, to_set);

@@ -209,3 +209,22 @@ void dirs_put(struct server *s, struct node *node) {
                 node->dir->use--;
         table_unlock(s->table);
 }
+
+void dirs_keep(struct server *s, struct node *node, int fd) {
+        int unused;
+
+        if (install(s, node, fd, &unused) == 0)
+                dirs_put(s, node);
+}
+
+int dirs_kept(struct server *s, struct node *node) {
+        int fd = -EBADF;
+
+        table_lock(s->table);
+        if (node->dir && !S_ISDIR(node->type))
+                fd = fcntl(node->dir->fd, F_DUPFD_CLOEXEC, 3);
+        if (fd == -1)
+                fd = -errno;
+        table_unlock(s->table);
+        return fd;
+}

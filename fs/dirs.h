@@ -11,7 +11,8 @@ struct node;
 struct server;
 struct table;
 
-/** struct dir_fd - an O_PATH descriptor of a directory node; under the table's lock */
+/** struct dir_fd - an O_PATH descriptor of a directory node, or of a file that lost its name; under the
+ * table's lock */
 struct dir_fd {
         int fd;
         uint32_t use; /* requests that use it now; it is not closed meanwhile */
@@ -32,6 +33,17 @@ struct dirs {
  */
 int dirs_get(struct server *s, struct node *node, int *ret_fd) __attribute__((warn_unused_result));
 void dirs_put(struct server *s, struct node *node);
+
+/**
+ * dirs_keep() - hold on to a file whose name is about to go
+ * Somebody may have looked it up and not opened it yet: with its name replaced again and again, he would meet
+ * ESTALE however often the kernel looks it up anew.
+ * @fd: O_PATH, consumed. May be closed early, like the others.
+ */
+void dirs_keep(struct server *s, struct node *node, int fd);
+
+/** dirs_kept() - a duplicate of what dirs_keep() holds. Return: owned descriptor, -EBADF: nothing */
+int dirs_kept(struct server *s, struct node *node) __attribute__((warn_unused_result));
 
 /** dirs_trim() - close all that are not in use (descriptors ran out). Locks. */
 void dirs_trim(struct server *s);

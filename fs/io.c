@@ -22,6 +22,16 @@ bool io_wants_flush(struct server *s, fuse_ino_t ino) {
         return wants;
 }
 
+/* what was looked up before it lost its name; to be written only when the host has no name of it either */
+static int open_kept(struct server *s, struct node *node, int flags) {
+        AUTO_FD int fd = dirs_kept(s, node);
+        struct facts facts;
+
+        if (fd < 0 || facts_at(fd, "", &facts) < 0)
+                return -ESTALE;
+        return (flags & O_ACCMODE) != O_RDONLY && facts.st.st_nlink > 0 ? -ESTALE : TAKE_FD(fd);
+}
+
 /* a file without names, opened again through /proc/PID/fd: by way of a descriptor that is open already */
 static int open_nameless(struct server *s, struct node *node, int flags) {
         char path[sizeof("/proc/self/fd/") + 12];
@@ -29,6 +39,8 @@ static int open_nameless(struct server *s, struct node *node, int flags) {
                 (flags & O_ACCMODE) == O_RDONLY ? handle_dup(s, node) : handle_dup_to_change(s, node);
         int fd;
 
+        if (any == -EBADF)
+                any = open_kept(s, node, flags);
         if (any < 0)
                 return any == -EROFS ? any : -ESTALE;
         (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", any);

@@ -123,6 +123,7 @@ static int unname(struct server *s, fuse_ino_t parent, const char *name, bool di
         r = where = spot_admit(&spot, facts.st.st_mode, dir ? "rmdir" : "unlink");
         if (r < 0)
                 return r;
+        spot_keep(&spot, &facts, layer);
         if (where == SPOT_LOWER && spot.kind == LAYER_ABSENT) {
                 r = unlinkat(spot.lower, name, dir ? AT_REMOVEDIR : 0) < 0 ? -errno : 0;
         } else {

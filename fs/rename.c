@@ -319,6 +319,8 @@ static int dispatch(struct renaming *r) {
                 return -EEXIST;
         if (r->to.exists && facts_same(&r->from.facts, &r->to.facts) && !(r->flags & RENAME_EXCHANGE))
                 return 0; /* two names of one object: nothing is done (rename(2)) */
+        if (r->to.exists && !(r->flags & RENAME_EXCHANGE))
+                spot_keep(&r->to.spot, &r->to.facts, r->to.layer);
         if (server_copies(r->server, r->from.spot.parent->region))
                 return shift(r);
         if (r->flags & RENAME_EXCHANGE)

@@ -310,6 +310,29 @@ int spot_enter(const struct spot *spot, const struct facts *facts, enum node_lay
         return 0;
 }
 
+void spot_keep(const struct spot *spot, const struct facts *facts, enum node_layer layer) {
+        struct server *s = spot->server;
+        AUTO_FD int fd = -1;
+        struct facts opened;
+        struct node *node;
+        bool known;
+
+        if (!S_ISREG(facts->st.st_mode))
+                return;
+        table_lock(s->table);
+        node = node_child(s->table, spot->parent, spot->name);
+        known = node && node->nlookup && node->dev == facts->st.st_dev && node->host == facts->st.st_ino;
+        if (known)
+                node->refs++;
+        table_unlock(s->table);
+        if (!known)
+                return;
+        fd = open_beneath(layer == NODE_UPPER ? spot->upper : spot->lower, spot->name, O_PATH, 0);
+        if (fd >= 0 && facts_at(fd, "", &opened) == 0 && facts_same(&opened, facts))
+                dirs_keep(s, node, TAKE_FD(fd));
+        node_put(s->table, node);
+}
+
 void spot_gone(const struct spot *spot, const struct facts *was) {
         struct table *t = spot->server->table;
         const bool gone = was && (S_ISDIR(was->st.st_mode) || was->st.st_nlink <= 1);
@@ -318,7 +341,7 @@ void spot_gone(const struct spot *spot, const struct facts *was) {
         table_lock(t);
         node = node_child(t, spot->parent, spot->name);
         if (node && gone && was->st.st_ino == node->host && was->st.st_dev == node->dev) {
-                if (!node->handles && !node->last && (node->last = malloc(sizeof(*node->last)))) {
+                if (!node->last && (node->last = malloc(sizeof(*node->last)))) {
                         attr_fill(&spot->server->ids, was, node->ino, node->last);
                         node->last->st_nlink = 0;
                 }

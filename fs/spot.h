@@ -88,5 +88,11 @@ int spot_path(const struct spot *spot, struct buf *out) __attribute__((warn_unus
 int spot_enter(const struct spot *spot, const struct facts *facts, enum node_layer layer,
                struct fuse_entry_param *ret) __attribute__((warn_unused_result));
 
+/**
+ * spot_keep() - the name is about to go: hold on to the file, for who has looked it up and not opened it yet
+ * @facts, @layer: from spot_look(). Best effort.
+ */
+void spot_keep(const struct spot *spot, const struct facts *facts, enum node_layer layer);
+
 /** spot_gone() - the name was removed: forget it. @was: what it led to; NULL: not known */
 void spot_gone(const struct spot *spot, const struct facts *was);

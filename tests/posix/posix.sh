@@ -84,4 +84,31 @@ calls_everywhere() {
 
 calls_everywhere
 
+# what is read is what was written, whatever the way: on files that the host made, so that cow has to copy them
+exercised() {
+        local seed=$((RANDOM * 32768 + RANDOM)) operations=10000
+        [ -z "${COFFERDAM_LONG-}" ] || operations=1000000
+        echo "exercise run $seed $operations"
+        mkdir d
+        (cd d && exercise make "$seed")
+        LIMIT=1500 in_region "$1" "$own" "$W/d" exercise run "$seed" "$operations"
+}
+
+# the checks of procs.c hold on the bare directory, and in a region
+processes() {
+        mkdir d
+        in_region "$1" "$own" "$W/d" procs
+}
+
+processes_everywhere() {
+        local region
+        for region in bare direct exclusive cow; do
+                t "$region: locks, mappings, appends and events of several processes" processes $region
+                t "$region: random reads and writes agree with memory" exercised $region
+        done
+        t 'staged: random reads and writes agree with memory' exercised staged
+}
+
+processes_everywhere
+
 finish
