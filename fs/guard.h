@@ -31,6 +31,8 @@ struct region {
         int root_fd;      /* O_PATH descriptor of the pinned directory or regular file */
         bool is_file;     /* root_fd is a regular file: the region "N" is that file */
         enum region_kind kind;
+        bool below_overlay;  /* the kernel's overlayfs lies over it: NOTICE_LOWER_CHANGED tells of changes on
+                                the host, since its caches believe that there are none */
         struct rules *rules; /* NULL: everything allowed */
         const char
                 *base;   /* stands in front of every path for the judge, as rules_rebase() has it; NULL: "" */
@@ -53,7 +55,13 @@ struct guard_config {
         int notice_fd;       /* SOCK_SEQPACKET for struct guard_notice; -1: none */
 };
 
-enum guard_notice_type { NOTICE_HELD, NOTICE_DENIED, NOTICE_SOURCE_CHANGED, NOTICE_TYPE_COUNT };
+enum guard_notice_type {
+        NOTICE_HELD,
+        NOTICE_DENIED,
+        NOTICE_SOURCE_CHANGED,
+        NOTICE_LOWER_CHANGED,
+        NOTICE_TYPE_COUNT
+};
 enum { NOTICE_PATH_MAX = 1024, NOTICE_TEXT_MAX = 256 };
 
 /**

@@ -233,6 +233,7 @@ static struct node *node_new(struct table *t, const struct node *parent, uint32_
         n->dev = f->st.st_dev;
         n->host = f->st.st_ino;
         n->btime_ns = f->btime_ns;
+        n->seen_ns = f->st.st_mtim.tv_sec * INT64_C(1000000000) + f->st.st_mtim.tv_nsec;
         t->n_nodes++;
         grow_keys(t);
         key_add(t, n);

@@ -30,6 +30,7 @@ struct node {
         uint64_t ino;         /* what stat(2) shows inside; survives a change of the backing object */
         uint64_t dev, host;   /* identity: device and inode of the backing object */
         int64_t btime_ns;     /* of the backing object, 0: not known */
+        int64_t seen_ns;      /* modification time of a directory as lowers.c last saw it */
         uint64_t nlookup;     /* the kernel's references, until FORGET */
         uint32_t refs;        /* ours: requests under way, handles, names of children */
         uint32_t region;      /* index */

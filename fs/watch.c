@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "fs/handle.h"
+#include "fs/lowers.h"
 #include "fs/server.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
@@ -249,7 +250,7 @@ static void *run(void *arg) {
         struct watch *w = &s->watch;
 
         for (;;) {
-                struct timespec tick = in_ms(WATCH_INTERVAL_MS);
+                struct timespec tick = in_ms(w->interval_ms);
                 int r;
 
                 do {
@@ -262,6 +263,8 @@ static void *run(void *arg) {
                                 return NULL;
                         w->any_poked = false;
                         look_around(s, r == 1);
+                        if (r == 1)
+                                lowers_look(s);
                 } while (r == 0);
         }
 }
@@ -305,8 +308,12 @@ int watch_start(struct server *s, struct error *err) {
         bool needed = false;
         int r;
 
+        s->watch.interval_ms = WATCH_INTERVAL_MS;
         for (size_t i = 0; i < s->config->n_regions; i++)
-                needed |= s->config->regions[i].pin != NULL;
+                if (s->config->regions[i].below_overlay)
+                        s->watch.interval_ms = WATCH_OVERLAY_MS; /* what changes has two ways to go */
+        for (size_t i = 0; i < s->config->n_regions; i++)
+                needed |= s->config->regions[i].pin != NULL || s->config->regions[i].below_overlay;
         r = needed ? pthread_create(&s->watch.thread, NULL, run, s) : 0;
         s->watch.running = needed && r == 0;
         return r ? error_set(err, -r, "start a thread: %s", strerror(r)) : 0;

@@ -18,6 +18,7 @@ struct watched {
         pthread_mutex_t lock;     /* one look at a time; the fields below but the atomic ones are under it */
         atomic_bool gone;         /* every request is answered with ESTALE */
         atomic_bool poked;        /* somebody has a reason to look */
+        uint8_t stale;            /* looks for which lowers_look() has to tell; the thread's own */
         bool owed;                /* @change and @action still have to be told */
         int read_fd, write_fd;    /* of a file that was followed, owned, else -1; set with the tree held for
                                      writing */
@@ -30,7 +31,8 @@ struct watched {
 struct watch {
         pthread_t thread;
         bool running;
-        bool stop; /* under @lock */
+        uint32_t interval_ms; /* between two looks at all regions */
+        bool stop;            /* under @lock */
         pthread_mutex_t lock;
         pthread_mutex_t asking; /* one question to the supervisor at a time */
         pthread_cond_t wake;
@@ -39,7 +41,7 @@ struct watch {
         atomic_bool any_poked;
 };
 
-enum { WATCH_TOLD_MAX = 32, WATCH_INTERVAL_MS = 1000, WATCH_GAP_MS = 50 };
+enum { WATCH_TOLD_MAX = 32, WATCH_INTERVAL_MS = 1000, WATCH_OVERLAY_MS = 500, WATCH_GAP_MS = 50 };
 
 /** watch_init() / watch_deinit() - Return: 0, -ENOMEM. */
 int watch_init(struct server *s) __attribute__((warn_unused_result));

@@ -23,6 +23,7 @@ enum {
         FSCONFIG_STRING = 1,
         FSCONFIG_FD = 5,
         FSCONFIG_CREATE = 6,
+        FSCONFIG_RECONFIGURE = 7,
         MOVE_F_EMPTY_PATH = 0x4,
         MOVE_T_EMPTY_PATH = 0x40,
         TMPFS_TYPE = 0x01021994,
@@ -74,7 +75,7 @@ static int overlay_layer(int fs, const char *key, const char *old_key, int fd, c
         return sys_fsconfig(fs, FSCONFIG_STRING, old_key, path, 0);
 }
 
-int mnt_overlay(int lower, int upper, int work, const char *proc_fds) {
+int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_context) {
         AUTO_FD int fs = -1;
         int r;
 
@@ -92,7 +93,15 @@ int mnt_overlay(int lower, int upper, int work, const char *proc_fds) {
                 r = overlay_layer(fs, "workdir", "workdir", work, proc_fds);
         if (r == 0)
                 r = sys_fsconfig(fs, FSCONFIG_CREATE, NULL, NULL, 0);
-        return r < 0 ? r : sys_fsmount(fs, MNT_NOSUID | MNT_NODEV);
+        if (r == 0)
+                r = sys_fsmount(fs, MNT_NOSUID | MNT_NODEV);
+        if (r >= 0 && ret_context)
+                *ret_context = TAKE_FD(fs);
+        return r;
+}
+
+int mnt_forget(int context) {
+        return sys_fsconfig(context, FSCONFIG_RECONFIGURE, NULL, NULL, 0); /* nothing else is to change */
 }
 
 int mnt_attach(int mnt_fd, int point_fd) {

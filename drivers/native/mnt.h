@@ -47,10 +47,19 @@ int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int i
  * @upper, @work: two empty or earlier used directories of one file system, for nobody else's use; all three
  *                opened in the caller's own mount namespace, or detached mounts of it
  * @proc_fds:     where "/proc/self/fd" is for path resolution: kernels before 6.13 take no descriptors
+ * @ret_context:  descriptor for mnt_forget(), owned; NULL allowed
  * The layer has the user-xattr format of fs/layer.h, so nothing of it needs a privilege. Whoever writes to
  * the mount later does so with the rights that the caller has now. Return: mount descriptor, or -errno.
  */
-int mnt_overlay(int lower, int upper, int work, const char *proc_fds) __attribute__((warn_unused_result));
+int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_context)
+        __attribute__((warn_unused_result));
+
+/**
+ * mnt_forget() - have the kernel look up anew what is not in use of a file system
+ * @context: what it was made by; needs the rights over the user namespace it was made in, which whoever made
+ *           that namespace has. Return: 0 or -errno.
+ */
+int mnt_forget(int context);
 
 /** mnt_attach() - attach the detached mount @mnt_fd on @point_fd. Return: 0 or -errno. */
 int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));

@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drivers/native/mnt.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
@@ -62,6 +63,7 @@ struct sandbox {
         int notice_fd;       /* from fsd */
         bool lost;           /* was told */
         bool up;             /* commands can run */
+        int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
         struct sources sources;
 };
 
@@ -127,6 +129,13 @@ static int fsd_confine(const struct fsd *f) {
         return null_stdio(false);
 }
 
+static bool any_overlay(const struct driver_plan *plan) {
+        for (size_t i = 0; i < plan->n_regions; i++)
+                if (plan->regions[i].overlay)
+                        return true;
+        return false;
+}
+
 static void fsd_config(const struct fsd *f, struct region *regions, struct pin *pins,
                        struct guard_config *ret) {
         const struct driver_plan *plan = f->plan;
@@ -141,6 +150,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct pin *
                         .kind = plan->regions[i].overlay ? REGION_RO : plan->regions[i].kind,
                         .rules = plan->regions[i].rules,
                         .base = plan->regions[i].base,
+                        .below_overlay = plan->regions[i].overlay,
                         .upper_fd = plan->regions[i].overlay ? -1 : f->uppers->upper[i],
                         .pin = &pins[i],
                         .on_change = plan->regions[i].on_change,
@@ -153,7 +163,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct pin *
                 .inside_uid = plan->id.inside_uid,
                 .host_gid = plan->id.host_gid,
                 .inside_gid = plan->id.inside_gid,
-                .timeout_ms = 1000,
+                .timeout_ms = any_overlay(plan) ? 500 : 1000, /* see WATCH_OVERLAY_MS */
                 .exclusive = plan->cache_exclusive,
                 .notice_fd = f->notice_fd,
         };
@@ -313,7 +323,8 @@ static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *re
                 return r;
         ret->stage[sizeof(ret->stage) - 1] = '\0';
         ret->text[sizeof(ret->text) - 1] = '\0';
-        if (len == sizeof(*ret) && ret->type < PROTO_EVENT_COUNT && (n == 0 || ret->type == PROTO_STARTED))
+        if (len == sizeof(*ret) && ret->type < PROTO_EVENT_COUNT &&
+            (n == 0 || ret->type == PROTO_STARTED || ret->type == PROTO_OVERLAY))
                 return 0;
         *ret_fd = fd_close(*ret_fd);
         return -EPROTO;
@@ -379,7 +390,8 @@ static bool is_of_request(int r) {
 /* One step towards a sandbox that is ready. Return: 1 ready, 0 go on, -errno. */
 static int wait_step(struct sandbox *sb, struct error *err) {
         struct proto_event event;
-        int fd, r;
+        AUTO_FD int fd = -1;
+        int r;
 
         r = wait_event(sb, err);
         if (r < 0)
@@ -393,6 +405,11 @@ static int wait_step(struct sandbox *sb, struct error *err) {
                 return 1;
         if (event.type == PROTO_SEEDED || event.type == PROTO_SEED_FILE) {
                 tell_seeded(sb, &event);
+                return 0;
+        }
+        if (event.type == PROTO_OVERLAY) {
+                if (event.id < PLAN_REGIONS_MAX && sb->overlay[event.id] < 0)
+                        sb->overlay[event.id] = TAKE_FD(fd);
                 return 0;
         }
         if (event.type != PROTO_FAILED)
@@ -656,6 +673,8 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         if (sb->up) /* also what happened since the file server's last look */
                 (void) sources_check(&sb->sources, NULL);
         sb->notice_fd = fd_close(sb->notice_fd);
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                sb->overlay[i] = fd_close(sb->overlay[i]);
         free(sb);
         return NULL;
 }
@@ -676,6 +695,8 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .fsd_pidfd = -1,
                                 .sock = -1,
                                 .notice_fd = -1 };
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                sb->overlay[i] = -1;
         (void) snprintf(sb->run_id, sizeof(sb->run_id), "%s", req->run_id);
         sources_init(&sb->sources, plan, req->callbacks, req->arg);
         r = start_all(sb, req, err);
@@ -740,6 +761,12 @@ static void read_event(struct sandbox *sb) {
         }
 }
 
+/* The host changed what lies below an overlay, which believes that nobody does that. */
+static void forget_lower(const struct sandbox *sb, uint32_t region) {
+        if (sb->overlay[region] >= 0)
+                (void) mnt_forget(sb->overlay[region]); /* else what it remembers stays stale */
+}
+
 /* fsd reads hostile requests: its notices are checked like anything from inside. */
 static void read_notices(struct sandbox *sb) {
         struct pollfd fd = { .fd = sb->notice_fd, .events = POLLIN };
@@ -757,7 +784,9 @@ static void read_notices(struct sandbox *sb) {
                 notice.rule[sizeof(notice.rule) - 1] = '\0';
                 notice.detail[sizeof(notice.detail) - 1] = '\0';
                 notice.path[sizeof(notice.path) - 1] = '\0';
-                if (notice.type == NOTICE_SOURCE_CHANGED)
+                if (notice.type == NOTICE_LOWER_CHANGED)
+                        forget_lower(sb, notice.region);
+                else if (notice.type == NOTICE_SOURCE_CHANGED)
                         sources_notice(&sb->sources, &notice, sb->notice_fd);
                 else
                         sb->callbacks->notice(sb->arg, &notice);

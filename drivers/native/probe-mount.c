@@ -200,7 +200,7 @@ static void remove_layer(int dir, const char *name, int levels) {
 
 /* Copies up, writes, whites out, makes opaque: what a run's first minute does. */
 static void use_overlay(int lower, int upper, int work, struct probe_result *ret) {
-        AUTO_FD int overlay = mnt_overlay(lower, upper, work, "/proc/self/fd");
+        AUTO_FD int overlay = mnt_overlay(lower, upper, work, "/proc/self/fd", NULL);
         AUTO_FD int file = -1;
         struct stat st;
 

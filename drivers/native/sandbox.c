@@ -397,9 +397,17 @@ static int stage_proc(struct setup *s, struct error *err) {
 
 /* The kernel's overlayfs over the region @lower, with the run's directories. Return: mount, -errno. */
 static int overlay_region(const struct setup *s, size_t index, int lower) {
+        const struct proto_event event = { .type = PROTO_OVERLAY, .id = (uint32_t) index };
+        AUTO_FD int mnt = -1, context = -1;
+        int r;
+
         if (fchdir(s->root_fd) < 0)
                 return -errno;
-        return mnt_overlay(lower, s->uppers.upper[index], s->uppers.work[index], "proc/self/fd");
+        mnt = mnt_overlay(lower, s->uppers.upper[index], s->uppers.work[index], "proc/self/fd", &context);
+        if (mnt < 0)
+                return mnt;
+        r = fdpass_send(s->sock, &event, sizeof(event), &context, 1);
+        return r < 0 ? r : TAKE_FD(mnt);
 }
 
 static int attach_region(const struct setup *s, size_t index) {

@@ -307,6 +307,30 @@ engine_is_refused_or_said() {
         forget
 }
 
+# a person works beside the run: what is replaced, removed or made on the host reaches the work, also under names that
+# the kernel had cached; red with overlay without forget_lower() or lowers_look()
+host_edits_reach() {
+        sample
+        sandbox --workspace-mode cow --engine "$1" -- sh -c 'cat f d/x gone/z; ls new d/new 2>/dev/null
+                touch begun
+                for i in $(seq 100); do sleep 0.1; [ "$(cat f d/x 2>&1)" = "$(printf "f2\nx2")" ] && [ -e new ] && [ -e d/new ] && [ ! -e gone ] && break; done
+                cat f d/x new d/new; ls; echo mine >f; cat f; rm d/x; ls d' >"$T/seen" 2>&1 &
+        wait_for 20 begun_there
+        sleep 1.2 # the answers the kernel has are older than their timeout
+        local name
+        for name in f d/x; do
+                echo "${name#d/}2" >"$name.tmp"
+                mv "$name.tmp" "$name"
+        done
+        echo n >new
+        echo dn >d/new
+        rm -r gone
+        wait $!
+        eq 'one two four f2 x2 n dn begun d f new mine new sub' "$(xargs <"$T/seen")"
+        "$C" discard >/dev/null
+}
+begun_there() { [ -n "$(find "$runs" -path '*/upper/0/begun')" ]; }
+
 killed_then_diff() {
         sample
         env --default-signal setsid "$C" run --workspace-mode cow --engine "$1" -- sh -c 'echo more >>f; echo new >n; rm d/x; touch m; sleep 60' >/dev/null 2>"$T/err" &
@@ -386,6 +410,7 @@ for engine in fuse overlay; do
         t "cow, $engine: what is hidden is not there" hidden_is_hidden "$engine"
         t "cow, $engine: a whole home shows no keys" home_shows_no_keys "$engine"
         t "cow, $engine: what a killed run changed can be seen and applied" killed_then_diff "$engine"
+        t "cow, $engine: what the host changes meanwhile is seen" host_edits_reach "$engine"
         t "cow, $engine: git and npm work" git_and_npm "$engine"
         t "cow, $engine: for another user" for_another_user "$engine"
 done
