@@ -55,6 +55,7 @@ static const struct callfilter_call calls[] = {
         ALLOW(close),
         ALLOW(dup3),
         ALLOW(fcntl),
+        ALLOW(flock),
         ALLOW_IF(ioctl, 1, UINT32_MAX, FUSE_DEV_IOC_CLONE),
         ALLOW_IF(ioctl, 1, UINT32_MAX, FICLONE),
         /* names */

@@ -127,7 +127,7 @@ int handle_flags(const struct server *s, int flags) {
 
 /* a file that took its owner's rights away after it was opened is still to be reopened */
 static bool open_up(int fd, mode_t mode) {
-        return S_ISREG(mode) && (mode & 0600) != 0600 && attr_change_mode(fd, (mode & 0777) | 0600) == 0;
+        return S_ISREG(mode) && (mode & 0600) != 0600 && attr_change_mode(fd, (mode & 07777) | 0600) == 0;
 }
 
 void handle_repoint_fd(struct server *s, struct node *node, int object) {
@@ -147,7 +147,7 @@ void handle_repoint_fd(struct server *s, struct node *node, int object) {
                         (void) dup3(fd, h->fd, O_CLOEXEC);
         }
         /* nothing is lost when this fails: the owner may do more than he asked for */
-        if (opened_up && attr_change_mode(object, facts.st.st_mode & 0777) < 0)
+        if (opened_up && attr_change_mode(object, facts.st.st_mode & 07777) < 0)
                 return;
 }
 

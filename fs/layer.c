@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "fs/copy.h"
+#include "fs/wide.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
@@ -149,31 +150,35 @@ static int set_record(int fd, const char *attr, const struct layer_origin *origi
 enum { RECORD_NONE = 1 };
 
 /* Return: 0 (@ret->ino 0: no record), RECORD_NONE (one that says so), -errno */
-static int get_record(int fd, const char *attr, struct layer_origin *ret) {
-        struct origin_record rec;
-        const ssize_t n = fgetxattr(fd, attr, &rec, sizeof(rec));
-
-        if (n < 0 && errno == ENODATA) {
+static int read_record(const struct origin_record *rec, ssize_t n, struct layer_origin *ret) {
+        if (n == -ENODATA) {
                 *ret = (struct layer_origin){ 0 };
                 return 0;
         }
         if (n < 0)
-                return errno == ERANGE ? -EBADMSG : -errno;
-        if (n == sizeof(rec) && memcmp(rec.magic, "cfo0", 4) == 0) {
+                return n == -ERANGE ? -EBADMSG : (int) n;
+        if (n == sizeof(*rec) && memcmp(rec->magic, "cfo0", 4) == 0) {
                 *ret = (struct layer_origin){ 0 };
                 return RECORD_NONE;
         }
-        if (n != sizeof(rec) || memcmp(rec.magic, "cfo1", 4) != 0 || rec.ino == 0 || rec.size > INT64_MAX)
+        if (n != sizeof(*rec) || memcmp(rec->magic, "cfo1", 4) != 0 || rec->ino == 0 || rec->size > INT64_MAX)
                 return -EBADMSG;
         *ret = (struct layer_origin){
-                .dev = rec.dev,
-                .ino = rec.ino,
-                .size = rec.size,
-                .mtime_ns = rec.mtime_ns,
-                .ctime_ns = rec.ctime_ns,
-                .mode = rec.mode,
+                .dev = rec->dev,
+                .ino = rec->ino,
+                .size = rec->size,
+                .mtime_ns = rec->mtime_ns,
+                .ctime_ns = rec->ctime_ns,
+                .mode = rec->mode,
         };
         return 0;
+}
+
+static int get_record(int fd, const char *attr, struct layer_origin *ret) {
+        struct origin_record rec;
+        const ssize_t n = fgetxattr(fd, attr, &rec, sizeof(rec));
+
+        return read_record(&rec, n < 0 ? -errno : n, ret);
 }
 
 int layer_set_origin(int fd, const struct layer_origin *origin) {
@@ -248,9 +253,88 @@ static bool can_carry_origin(const struct stat *st) {
         return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
 }
 
+/* Opens the pinned object, never another one. Only regular files and directories. */
+static int wide_open_read(const struct wide *w) {
+        const int fd = open(w->proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
+
+static bool same_record(const struct layer_origin *a, const struct layer_origin *b) {
+        return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+               a->ctime_ns == b->ctime_ns && a->mode == b->mode;
+}
+
+/* Of a file with several names the directory carries what is true of one name only. */
+/* Of a file with several names the directory carries what is true of one name only. */
+static int claim(const struct wide *w, int dir_fd, const char *name, const struct layer_origin *lower) {
+        AUTO_FD int fd = wide_open_read(w);
+        struct layer_origin own;
+        int r;
+
+        if (fd < 0)
+                return TAKE(fd, -1);
+        if (S_ISDIR(w->st.st_mode) || w->st.st_nlink == 1)
+                return layer_set_origin(fd, lower);
+        r = layer_get_origin(fd, &own);
+        return r < 0 ? r : claim_name(dir_fd, name, lower, !same_record(&own, lower));
+}
+
+int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) {
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        struct stat st;
+        int r;
+
+        if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        if (!can_carry_origin(&st))
+                return claim_link(dir_fd, name, lower);
+        r = wide_init(&w, dir_fd, name, S_IRUSR | S_IWUSR);
+        return r < 0 ? r : claim(&w, dir_fd, name, lower);
+}
+
+int layer_open_read(int dir_fd, const char *name) {
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_attrs(dir_fd, name);
+        int r;
+
+        if (fd != -EACCES)
+                return TAKE_FD(fd);
+        r = wide_init(&w, dir_fd, name, S_IRUSR);
+        if (r < 0)
+                return r;
+        return S_ISREG(w.st.st_mode) ? wide_open_read(&w) : -EINVAL;
+}
+
+/* Reads an attribute of a file or directory, whatever its mode. Return: bytes, -errno. */
+static ssize_t get_attr(int dir_fd, const char *name, const char *attr, void *value, size_t size) {
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_attrs(dir_fd, name);
+        ssize_t n;
+
+        if (fd >= 0) {
+                n = fgetxattr(fd, attr, value, size);
+                return n < 0 ? -errno : n;
+        }
+        if (fd != -EACCES)
+                return TAKE(fd, -1);
+        n = wide_init(&w, dir_fd, name, S_IRUSR);
+        if (n < 0)
+                return n;
+        n = getxattr(w.proc, attr, value, size);
+        return n < 0 ? -errno : n;
+}
+
+static int origin_of_file(int dir_fd, const char *name, struct layer_origin *ret) {
+        struct origin_record rec;
+        const ssize_t n = get_attr(dir_fd, name, XATTR_ORIGIN, &rec, sizeof(rec));
+        const int r = read_record(&rec, n, ret);
+
+        return r == RECORD_NONE ? 0 : r;
+}
+
 int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
         struct stat st;
-        AUTO_FD int fd = -1;
 
         if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
                 return -errno;
@@ -262,104 +346,7 @@ int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
                 if (r < 0 || ret->ino || !can_carry_origin(&st))
                         return r;
         }
-        fd = open_attrs(dir_fd, name);
-        return fd < 0 ? fd : layer_get_origin(fd, ret);
-}
-
-/** struct handle - an object of the upper held by an O_PATH descriptor, and its name for calls that want one
- */
-struct handle {
-        int fd;
-        char proc[32];
-        struct stat st;
-};
-
-static void handle_deinit(struct handle *h) {
-        h->fd = fd_close(h->fd);
-}
-#define AUTO_HANDLE __attribute__((cleanup(handle_deinit)))
-
-static int handle_init(struct handle *h, int dir_fd, const char *name) {
-        h->fd = openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-        if (h->fd < 0 || fstat(h->fd, &h->st) < 0)
-                return -errno;
-        (void) snprintf(h->proc, sizeof(h->proc), "/proc/self/fd/%d", h->fd);
-        return 0;
-}
-
-/* Opens the pinned object, never another one. Only regular files and directories. */
-static int handle_open_read(const struct handle *h) {
-        const int fd = open(h->proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-        return fd < 0 ? -errno : fd;
-}
-
-static bool same_record(const struct layer_origin *a, const struct layer_origin *b) {
-        return a->dev == b->dev && a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-               a->ctime_ns == b->ctime_ns && a->mode == b->mode;
-}
-
-/* Of a file with several names the directory carries what is true of one name only. */
-static int handle_claim(const struct handle *h, int dir_fd, const char *name,
-                        const struct layer_origin *lower) {
-        AUTO_FD int fd = handle_open_read(h);
-        struct layer_origin own;
-        int r;
-
-        if (fd < 0)
-                return TAKE(fd, -1);
-        if (S_ISDIR(h->st.st_mode) || h->st.st_nlink == 1)
-                return layer_set_origin(fd, lower);
-        r = layer_get_origin(fd, &own);
-        return r < 0 ? r : claim_name(dir_fd, name, lower, !same_record(&own, lower));
-}
-
-/* Adds rights of the owner. Return: 0 or -errno. */
-static int handle_widen(const struct handle *h, mode_t rights) {
-        return chmod(h->proc, (h->st.st_mode & 07777) | rights) < 0 ? -errno : 0;
-}
-
-static void handle_restore(const struct handle *h) {
-        (void) !chmod(h->proc, h->st.st_mode & 07777);
-}
-
-int layer_claim(int dir_fd, const char *name, const struct layer_origin *lower) {
-        AUTO_HANDLE struct handle h = { .fd = -1 };
-        int r;
-
-        r = handle_init(&h, dir_fd, name);
-        if (r < 0)
-                return r;
-        if (!can_carry_origin(&h.st))
-                return claim_link(dir_fd, name, lower);
-        r = handle_claim(&h, dir_fd, name, lower);
-        if (r != -EACCES)
-                return r;
-        r = handle_widen(&h, S_IRUSR | S_IWUSR);
-        if (r == 0) {
-                r = handle_claim(&h, dir_fd, name, lower);
-                handle_restore(&h);
-        }
-        return r;
-}
-
-int layer_open_read(int dir_fd, const char *name) {
-        AUTO_HANDLE struct handle h = { .fd = -1 };
-        AUTO_FD int fd = open_attrs(dir_fd, name);
-        int r;
-
-        if (fd != -EACCES)
-                return TAKE_FD(fd);
-        r = handle_init(&h, dir_fd, name);
-        if (r == 0 && !S_ISREG(h.st.st_mode))
-                r = S_ISLNK(h.st.st_mode) ? -ELOOP : -EINVAL;
-        if (r == 0)
-                r = handle_widen(&h, S_IRUSR);
-        if (r < 0)
-                return r;
-        fd = handle_open_read(&h);
-        handle_restore(&h);
-        return TAKE_FD(fd);
+        return origin_of_file(dir_fd, name, ret);
 }
 
 /* Reads the opaque mark of a directory open as @fd: 'x', 'y' or 0. Return: 0 or -errno. */
@@ -377,12 +364,11 @@ static int get_opaque(int fd, char *ret) {
 
 static int kind_of_dir(int dir_fd, const char *name, enum layer_kind *ret) {
         char mark = 0;
-        AUTO_FD int fd = open_attrs(dir_fd, name);
-        int r = fd < 0 ? fd : get_opaque(fd, &mark);
+        const ssize_t n = get_attr(dir_fd, name, XATTR_OPAQUE, &mark, 1);
 
-        if (r < 0 && r != -EACCES) /* the work may have taken our own access away */
-                return r;
-        *ret = mark == 'y' ? LAYER_OPAQUE_DIR : LAYER_DIR;
+        if (n < 0 && n != -ENODATA && n != -ERANGE && n != -EOPNOTSUPP && n != -EPERM)
+                return (int) n;
+        *ret = n == 1 && mark == 'y' ? LAYER_OPAQUE_DIR : LAYER_DIR;
         return 0;
 }
 
@@ -518,26 +504,27 @@ void layer_set_times(int dir_fd, const struct stat *st) {
 }
 
 int layer_set_opaque(int dir_fd, const char *name) {
-        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        const int r = wide_init(&w, dir_fd, name, S_IRUSR | S_IWUSR);
 
-        if (fd < 0)
-                return -errno;
-        return fsetxattr(fd, XATTR_OPAQUE, "y", 1, 0) < 0 ? -errno : 0;
+        if (r < 0 || !S_ISDIR(w.st.st_mode))
+                return r < 0 ? r : -ENOTDIR;
+        return setxattr(w.proc, XATTR_OPAQUE, "y", 1, 0) < 0 ? -errno : 0;
 }
 
 int layer_set_redirect(int dir_fd, const char *name, const char *path) {
-        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_WIDE struct wide w = WIDE_INIT;
         AUTO_BUF struct buf value = { 0 };
-        int r;
+        int r = wide_init(&w, dir_fd, name, S_IRUSR | S_IWUSR);
 
-        if (fd < 0)
-                return -errno;
+        if (r < 0 || !S_ISDIR(w.st.st_mode))
+                return r < 0 ? r : -ENOTDIR;
         if (!path)
-                return fremovexattr(fd, XATTR_REDIRECT) < 0 && errno != ENODATA ? -errno : 0;
+                return removexattr(w.proc, XATTR_REDIRECT) < 0 && errno != ENODATA ? -errno : 0;
         r = buf_fmt(&value, "/%s", path);
         if (r < 0)
                 return r;
-        return fsetxattr(fd, XATTR_REDIRECT, value.data, value.len, 0) < 0 ? -errno : 0;
+        return setxattr(w.proc, XATTR_REDIRECT, value.data, value.len, 0) < 0 ? -errno : 0;
 }
 
 static bool is_redirect(const char *path) {
@@ -554,16 +541,12 @@ static bool is_redirect(const char *path) {
 }
 
 int layer_get_redirect(int dir_fd, const char *name, char **ret) {
-        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         char value[XATTR_SIZE_MAX + 1];
-        ssize_t n;
+        const ssize_t n = get_attr(dir_fd, name, XATTR_REDIRECT, value, sizeof(value) - 1);
 
         *ret = NULL;
-        if (fd < 0)
-                return -errno;
-        n = fgetxattr(fd, XATTR_REDIRECT, value, sizeof(value) - 1);
         if (n < 0)
-                return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -errno;
+                return n == -ENODATA || n == -EOPNOTSUPP ? 0 : (int) n;
         value[n] = '\0';
         if (strlen(value) != (size_t) n || !is_redirect(value))
                 return -EBADMSG;

@@ -167,11 +167,8 @@ static int merge_names(struct server *s, struct node *node, struct names *names)
         if (r < 0)
                 return r;
         upper = upper_open_node(s, node);
-        if (upper >= 0) {
-                AUTO_FD int list = open_beneath(upper, ".", O_RDONLY | O_DIRECTORY, 0);
-
-                r = list < 0 ? list : names_read(list, &more);
-        }
+        if (upper >= 0)
+                r = names_read(upper, &more);
         for (size_t i = 0; r == 0 && i < more.n; i++)
                 if (!names_has(names, n, more.v[i])) /* the first n are sorted */
                         r = names_add(names, more.v[i]);
@@ -186,12 +183,18 @@ static int add_merged(struct listing *l, const char *name) {
         enum node_layer layer;
         struct facts facts;
         const off_t next = merged_pos(name) + 1;
+        int r;
 
         if (strncmp(name, LAYER_TEMP_PREFIX, sizeof(LAYER_TEMP_PREFIX) - 1) == 0)
                 return 0;
         if (l->plus && !has_room(l, name))
                 return -ENOBUFS;
-        if (spot_open(l->server, l->node->id, name, &spot) < 0 || spot_look(&spot, &facts, &layer) < 0)
+        r = spot_open(l->server, l->node->id, name, &spot);
+        if (r == 0)
+                r = spot_look(&spot, &facts, &layer);
+        if (r == -EACCES && !is_hidden(l, name, 0)) /* a directory that may be read, not searched */
+                return add_plain(l, name, (uint64_t) next, 0, next);
+        if (r < 0)
                 return 0;
         if (!l->plus)
                 return add_plain(l, name, node_fold_ino(l->server->table, facts.st.st_dev, facts.st.st_ino),

@@ -283,11 +283,11 @@ static int register_open(struct spot *spot, int fd, int flags, enum node_layer l
 
 static int open_created(const struct spot *spot, enum node_layer layer, int flags, mode_t mode) {
         const int dir = spot_dir(spot, layer);
-        int fd = open_beneath(dir, spot->name, flags, mode & 0777);
+        int fd = open_beneath(dir, spot->name, flags, mode & 01777);
 
         if (fd == -EMFILE || fd == -ENFILE) {
                 dirs_trim(spot->server);
-                fd = open_beneath(dir, spot->name, flags, mode & 0777);
+                fd = open_beneath(dir, spot->name, flags, mode & 01777);
         }
         return fd;
 }
@@ -328,7 +328,7 @@ static int create_copied(struct spot *spot, const struct creating *c, struct cre
 
 /* made 0600 for the open, whatever the mode is to be */
 static int create_upper(struct spot *spot, const struct creating *c, struct created *ret) {
-        const struct making m = { .op = "create", .mode = S_IFREG | (c->mode & 0777) };
+        const struct making m = { .op = "create", .mode = S_IFREG | (c->mode & 01777) };
         AUTO_FD int object = -1;
         enum node_layer layer;
         int fd = -1, r = make(spot, &m, &layer);
@@ -340,7 +340,7 @@ static int create_upper(struct spot *spot, const struct creating *c, struct crea
         if (r == 0)
                 r = fd = open_created(spot, layer, c->host_flags, 0);
         if (r >= 0)
-                r = attr_change_mode(object, c->mode & 0777);
+                r = attr_change_mode(object, c->mode & 01777);
         if (r < 0) {
                 (void) fd_close(fd);
                 return r;

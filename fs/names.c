@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/cleanup.h"
@@ -53,13 +54,25 @@ static int read_all(DIR *d, struct names *ret) {
         }
 }
 
+/* "." cannot be reached where its x bit is missing */
+static int open_list(int dir_fd) {
+        char path[sizeof("/proc/self/fd/") + 12];
+        int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        if (fd < 0 && errno == EACCES) {
+                (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", dir_fd);
+                fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        }
+        return fd < 0 ? -errno : fd;
+}
+
 int names_read(int dir_fd, struct names *ret) {
         AUTO_DIR DIR *d = NULL;
-        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_FD int fd = open_list(dir_fd);
         int r;
 
         if (fd < 0)
-                return -errno;
+                return TAKE(fd, -1);
         d = fdopendir(fd);
         if (!d)
                 return -errno;

@@ -621,7 +621,7 @@ int node_redirect(struct table *t, struct node *node, const char *path) {
         AUTO_BUF struct buf natural = { 0 };
         char *copy = NULL;
 
-        if (path && node->names) {
+        if (path && node->names && node->names->parent->layer == NODE_LOWER) {
                 int r = node_lower_path(t, node->names->parent, &natural);
 
                 if (r == 0 && natural.len)

@@ -74,8 +74,14 @@ static bool is_object(const struct node *node, const struct facts *f) {
                (!node->btime_ns || !f->btime_ns || node->btime_ns == f->btime_ns);
 }
 
+/* no further names; the directory of one may be closed to us and another's not */
+static bool is_end(int r) {
+        return r == -ESTALE;
+}
+
 int place_look(struct server *s, struct node *node, struct facts *ret) {
-        int r = -ESTALE;
+        bool closed = false;
+        int r;
 
         if (is_root(s, node))
                 return facts_at(server_region(s, node->region)->root_fd, "", ret);
@@ -89,10 +95,12 @@ int place_look(struct server *s, struct node *node, struct facts *ret) {
                                 r = -ENOENT;
                 }
                 place_done(s, &place);
-                if (r != -ENOENT && r != -ENOTDIR)
-                        return r;
+                if (r == -EACCES)
+                        closed = true;
+                else if (r != -ENOENT && r != -ENOTDIR)
+                        return is_end(r) && closed ? -EACCES : r;
         }
-        return -ESTALE;
+        return closed ? -EACCES : -ESTALE;
 }
 
 /* what an O_PATH descriptor of a regular file or directory stands for: through the descriptor, not by a path
@@ -128,6 +136,7 @@ static int open_named(struct server *s, struct node *node, unsigned int nth, int
 }
 
 int place_open(struct server *s, struct node *node, int flags) {
+        bool closed = false;
         int fd, r;
 
         /* O_NONBLOCK: a FIFO that the host put there must not hang the server */
@@ -151,10 +160,12 @@ int place_open(struct server *s, struct node *node, int flags) {
                         dirs_trim(s);
                         r = open_named(s, node, i, flags);
                 }
-                if (r != -ENOENT && r != -ENOTDIR)
-                        return r;
+                if (r == -EACCES)
+                        closed = true;
+                else if (r != -ENOENT && r != -ENOTDIR)
+                        return is_end(r) && closed ? -EACCES : r;
         }
-        return -ESTALE;
+        return closed ? -EACCES : -ESTALE;
 }
 
 bool place_held(struct server *s, struct node *node) {

@@ -70,6 +70,8 @@ static int read_redirect(struct spot *spot) {
                 spot->kind = LAYER_OPAQUE_DIR;
         if (r < 0 || !raw)
                 return r == -EBADMSG || r == -EACCES ? 0 : r;
+        if (*raw != '/' && spot->parent->layer == NODE_UPPER)
+                return 0; /* next to nothing */
         if (*raw != '/') {
                 table_lock(spot->server->table);
                 r = node_lower_path(spot->server->table, spot->parent, &path);
@@ -106,9 +108,8 @@ int spot_open(struct server *s, uint64_t parent_id, const char *name, struct spo
         if (r < 0 || ret->upper < 0)
                 return r;
         r = layer_lookup(ret->upper, name, &ret->kind, NULL);
-        return r == 0 && ret->kind == LAYER_DIR && ret->lower >= 0 && region_kind_copies(ret->region->kind)
-                       ? read_redirect(ret)
-                       : r;
+        return r == 0 && ret->kind == LAYER_DIR && region_kind_copies(ret->region->kind) ? read_redirect(ret)
+                                                                                         : r;
 }
 
 void spot_close(struct spot *spot) {

@@ -9,6 +9,7 @@
 #include "fs/judge.h"
 #include "fs/names.h"
 #include "fs/upper.h"
+#include "fs/wide.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
@@ -55,10 +56,21 @@ static int lower_shows(int lower_fd, int upper_fd) {
 
 int tree_is_empty(const struct spot *spot) {
         const bool merged = spot->kind == LAYER_ABSENT || spot->kind == LAYER_DIR;
-        AUTO_FD int upper = spot->kind == LAYER_ABSENT ? -1 : open_list(spot->upper, spot->name);
+        AUTO_WIDE struct wide wide = WIDE_INIT;
+        AUTO_FD int upper = -1;
         AUTO_FD int lower = merged ? spot_open_lower(spot) : -1;
         int r = 0;
 
+        if (spot->kind != LAYER_ABSENT) {
+                r = wide_init(&wide, spot->upper, spot->name, S_IRUSR | S_IXUSR);
+                if (r == 0)
+                        r = upper = open_list(spot->upper, spot->name);
+                if (r < 0)
+                        return r;
+                r = 0;
+        }
+        if (lower < 0 && lower != -1 && lower != -ENOENT && lower != -ENOTDIR && lower != -ELOOP)
+                return TAKE(lower, -1);
         if (upper >= 0)
                 r = upper_shows(upper);
         if (r == 0 && lower >= 0)
@@ -67,10 +79,14 @@ int tree_is_empty(const struct spot *spot) {
 }
 
 int tree_purge_upper(const struct spot *spot) {
+        AUTO_WIDE struct wide wide = WIDE_INIT;
         AUTO_NAMES struct names names = { 0 };
-        AUTO_FD int fd = open_list(spot->upper, spot->name);
-        int r;
+        AUTO_FD int fd = -1;
+        int r = wide_init(&wide, spot->upper, spot->name, S_IRWXU);
 
+        if (r < 0)
+                return r == -ENOENT ? 0 : r;
+        fd = open_list(spot->upper, spot->name);
         if (fd < 0)
                 return fd == -ENOENT ? 0 : TAKE(fd, -1);
         r = names_read(fd, &names);

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# Regions where every change goes to the upper (guard-mount -c, -s): the host's directory stays as it is, what is seen
+# is what a plain directory would show, and rules hold for what was moved
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+cp "$HELPERS/guard-mount" "$HELPERS/cow-model" "$T/bin/"
+export PATH=$T/bin:$PATH
+
+# g [OPTION...] -- CMD...: CMD in the workspace, copied on write to $U, one per test
+U=
+g() {
+        local opts=() rc=0
+        : "${U:=$T/upper$count}"
+        mkdir -p "$U"
+        while [ "$1" != -- ]; do
+                opts+=("$1")
+                shift
+        done
+        shift
+        timeout -k 5 250 guard-mount -c -u "$U" "${opts[@]}" "$W" -- "$@" || rc=$?
+        [ "$rc" != 77 ] || skip 'no user namespaces or no /dev/fuse here'
+        return "$rc"
+}
+
+py() { g "$@" -- python3 -c "$(cat)"; }
+
+# tree DIR: every name with type, mode, times of files and content
+tree() { (cd "$1" && find . -mindepth 1 \( -type f -printf '%p %m %s %T@ ' -exec sha256sum {} \; -o -printf '%p %y %m %l\n' \) | sort); }
+
+fixture() {
+        mkdir -p dir/sub/deep empty
+        echo one >dir/one
+        echo two >dir/sub/two
+        echo three >dir/sub/deep/three
+        ln -s one dir/link
+        mkfifo dir/fifo
+        chmod 640 dir/sub/two
+        chmod 2755 dir/sub
+        touch -d '2001-02-03 04:05:06.789' dir/one dir/sub dir
+}
+
+host_stays() {
+        fixture
+        tree . >"$T/before"
+        g -- sh -ec 'echo more >>dir/one; mv dir moved; rm moved/sub/two; chmod 700 moved/sub; mkdir dir; echo x >dir/one
+                ln moved/one moved/hard; rmdir empty; mv moved/sub/deep dir/; touch -d @1 moved; rm moved/link
+                python3 -c "import os; os.setxattr(\"dir\", \"user.a\", b\"1\")"; truncate -s 0 dir/deep/three'
+        tree . | diff "$T/before" -
+        g -- sh -ec 'cat moved/one moved/hard dir/one; ls -A . moved dir dir/deep; stat -c %a moved/sub; [ ! -s dir/deep/three ]' >said
+        eq "one more one more x .: dir moved said dir: deep one dir/deep: three moved: fifo hard one sub 2700" \
+                "$(tr -s '\n ' '  ' <said | sed 's/ $//')"
+}
+
+# staged is the same until a command ends: nothing lands by itself, not even what the judge would take. Red when
+# upper_judged() does not ask for the kind of region.
+nothing_lands_alone() {
+        local kind
+        git init -q .
+        cp .git/config "$T/config"
+        for kind in -c -s; do
+                U=$T/upper$count$kind
+                g "$kind" -b -n -- git config user.name somebody 2>said
+                cmp .git/config "$T/config"
+                eq somebody "$(g "$kind" -b -- git config user.name)"
+        done
+}
+
+# Plain changes are told to nobody, held ones are.
+held_is_told() {
+        g -n -h '*.held' -- sh -ec 'echo 1 >plain; mkdir d; mv plain d/; echo 2 >d/x.held' 2>said
+        eq 'notice: held create d/x.held rule=*.held detail=' "$(cat said)"
+}
+
+# What a rule hides below a renamed directory is neither listed nor opened nor made anew. Red when states_verdict()
+# looks at the visible path only.
+hidden_stays_hidden() {
+        mkdir -p a/b/keys
+        echo secret >a/b/keys/id
+        echo plain >a/b/file
+        g -H '/a/b/keys' -- sh -ec 'mv a z; mv z/b c; [ "$(ls -A c)" = file ]; ! cat c/keys/id 2>/dev/null; ! mkdir c/keys 2>/dev/null
+                mkdir -p a/b; [ -z "$(ls -A a/b)" ]; ! mkdir a/b/keys 2>/dev/null; mv c d; ! stat d/keys 2>/dev/null'
+        # by what is on disk only
+        g -H '/a/b/keys' -- sh -ec '! cat d/keys/id 2>/dev/null; [ "$(ls -A d)" = file ]; [ "$(cat d/file)" = plain ]'
+}
+
+# Red when tree_may_move() is not asked.
+protected_stays() {
+        mkdir -p a/b/p
+        echo 1 >a/b/p/f
+        py -p '/a/b/p/**' -p '/x/forbidden' <<'PY'
+import errno, os
+def no(f, *a):
+    try: f(*a)
+    except OSError as e: assert e.errno == errno.EROFS, (f, a, e)
+    else: raise SystemExit('allowed: %s %s' % (f, a))
+no(os.rename, 'a', 'z'); no(os.rename, 'a/b', 'z'); no(os.unlink, 'a/b/p/f'); no(open, 'a/b/p/f', 'w')
+os.mkdir('y'); open('y/forbidden', 'w').close(); no(os.rename, 'y', 'x')
+assert open('a/b/p/f').read() == '1\n'
+PY
+}
+
+# A record that was tampered with leads nowhere: not out of the region, not through a link, not to what is hidden
+bad_redirects() {
+        local value
+        mkdir -p inside hide outside/up
+        echo secret >hide/s
+        echo outside >"$T/out"
+        ln -s "$T" way
+        U=$T/upper$count
+        mkdir -p "$U/d"
+        for value in /.. /../.. / '' . .. /inside/../.. /way /way/home //inside /hide hide/../inside /inside/ "/$(printf %5000s x)"; do
+                python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.overlay.redirect", sys.argv[2].encode())' "$U/d" "$value" 2>/dev/null || continue
+                [ -z "$(g -H /hide -- ls -A d 2>/dev/null)" ] || fail "'$value' shows something"
+        done
+        echo in >inside/file
+        python3 -c 'import os, sys; os.setxattr(sys.argv[1], "user.overlay.redirect", b"/inside")' "$U/d"
+        eq file "$(g -- ls -A d)"
+}
+
+# deeper and longer than PATH_MAX, as far as the host's own tree may be
+deep() {
+        py <<'PY'
+import os
+top = os.open('.', os.O_RDONLY)
+name = 'n' * 200
+for i in range(60):
+    os.mkdir(name); os.chdir(name)
+open('f', 'w').write('deep')
+os.chdir('..'); os.rename(name, 'm'); os.chdir('m')
+assert open('f').read() == 'deep' and os.listdir() == ['f']
+PY
+        py <<'PY'
+import os
+for i in range(59):
+    os.chdir('n' * 200)
+assert open('m/f').read() == 'deep'
+PY
+        find . -mindepth 1 | diff /dev/null -
+}
+
+# the host edits below: what was not touched shows it, what was copied does not, and nothing else is ever shown
+host_edits() {
+        mkdir -p d/e
+        echo 1 >d/a
+        echo 1 >d/e/b
+        (
+                set +e
+                for _ in {1..500}; do [ -e "$T/go" ] && break || sleep 0.02; done
+                echo 2 >d/x && mv d/x d/a
+                echo 2 >d/new
+                mv d/e d/was
+                mkdir d/e
+                echo 3 >d/e/b
+                : >"$T/done"
+        ) &
+        g -- sh -ec 'echo mine >>d/a; cat d/e/b; : >"$0/go"; for i in $(seq 500); do [ -e "$0/done" ] && break || sleep 0.02; done
+                sleep 1.2; cat d/a; cat d/e/b d/new d/was/b' "$T" >said
+        wait
+        eq '1 1 mine 3 2 1' "$(tr '\n' ' ' <said | sed 's/ $//')"
+}
+
+# model SEED PIECES OPS: a random tree, then random calls there and in a plain directory, the guard started anew between
+# the pieces
+model() {
+        local i
+        mkdir "$T/model$1"
+        cow-model prepare "$1" . "$T/model$1"
+        U=$T/upper$count.$1
+        for ((i = 1; i <= $2; i++)); do
+                g -- cow-model run "$1$i" "$3" . "$T/model$1" || fail "seed $1, piece $i: cow-model prepare $1, run $1$i"
+        done
+        # the work may have left what the harness cannot remove
+        chmod -R u+rwX "$T/model$1" "$U"
+        rm -rf "$T/model$1" "$U"
+}
+
+random_calls() {
+        local seed tree
+        tree . >"$T/before"
+        for seed in 1 2 $RANDOM; do
+                echo "seed $seed"
+                rm -rf "${W:?}"/* "$W"/.[!.]*
+                model "$seed" 2 "${COFFERDAM_LONG:+10}2000"
+        done
+}
+
+t 'the host keeps what it has' host_stays
+t 'nothing lands by itself' nothing_lands_alone
+t 'only what is held is told' held_is_told
+t 'what is hidden stays hidden under another name' hidden_stays_hidden
+t 'what is protected keeps its name' protected_stays
+t 'records of renames lead nowhere else' bad_redirects
+t 'trees longer than PATH_MAX' deep
+t 'edits of the host below' host_edits
+t 'random calls as in a plain directory' random_calls
+finish
