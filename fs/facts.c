@@ -77,6 +77,7 @@ int facts_at(int dir_fd, const char *name, struct facts *ret) {
                 .st_ctim = to_timespec(x.stx_ctime),
         };
         ret->btime_ns = 0;
+        ret->shown_dev = ret->shown_ino = 0;
         if (x.stx_mask & STATX_BTIME)
                 ret->btime_ns = x.stx_btime.tv_sec * 1000000000 + x.stx_btime.tv_nsec;
         return 0;

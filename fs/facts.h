@@ -11,7 +11,10 @@
 struct facts {
         struct stat st;
         int64_t btime_ns; /* birth time; 0: the file system has none */
-        bool loose;       /* the attributes may be old ones: the server of the file system was not asked */
+        /* what stat(2) inside shows the number of: the lower object that this one is a copy of; ino 0: itself
+         */
+        uint64_t shown_dev, shown_ino;
+        bool loose; /* the attributes may be old ones: the server of the file system was not asked */
 };
 
 /**

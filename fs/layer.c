@@ -33,6 +33,7 @@
 #define XATTR_REDIRECT COPY_XATTR_OVERLAY "redirect"
 #define XATTR_ORIGIN   COPY_XATTR_OURS "origin"
 #define XATTR_LINK     COPY_XATTR_OURS "link."
+#define XATTR_NUMBER   COPY_XATTR_OURS "number"
 
 /** struct origin_record - the origin xattr; host byte order, an upper never leaves its machine */
 struct origin_record {
@@ -195,12 +196,16 @@ int layer_get_origin(int fd, struct layer_origin *ret) {
  * Symlinks have no user attributes: the directory carries their records, under a hash of the name. It has
  * room for few; one that does not fit is left out, and apply then takes the path for a conflict.
  */
-static void link_attr(const char *name, char out[64]) {
+static void name_attr(const char *prefix, const char *name, char out[64]) {
         uint64_t h = 0xcbf29ce484222325U; /* FNV-1a; names that meet only make a false conflict */
 
         for (const char *p = name; *p; p++)
                 h = (h ^ (unsigned char) *p) * 0x100000001b3U;
-        (void) snprintf(out, 64, XATTR_LINK "%016llx", (unsigned long long) h);
+        (void) snprintf(out, 64, "%s%016llx", prefix, (unsigned long long) h);
+}
+
+static void link_attr(const char *name, char out[64]) {
+        name_attr(XATTR_LINK, name, out);
 }
 
 /* What the directory says of one of the names of a file whose own record is about another name. An empty
@@ -347,6 +352,64 @@ int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret) {
                         return r;
         }
         return origin_of_file(dir_fd, name, ret);
+}
+
+/** struct number_record - the number xattr; host byte order */
+struct number_record {
+        char magic[8]; /* "cofnum1" */
+        uint64_t dev, ino;
+};
+
+/* where the record is: on the object, or on its directory under a name of its own */
+static int number_place(int dir_fd, const char *name, char attr[64], const char **ret) {
+        struct stat st;
+
+        if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        *ret = can_carry_origin(&st) ? name : ".";
+        if (can_carry_origin(&st))
+                (void) snprintf(attr, 64, "%s", XATTR_NUMBER);
+        else
+                name_attr(XATTR_NUMBER ".", name, attr);
+        return 0;
+}
+
+int layer_set_number(int dir_fd, const char *name, uint64_t dev, uint64_t ino) {
+        const struct number_record rec = { .magic = "cofnum1", .dev = dev, .ino = ino };
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        const char *where;
+        char attr[64];
+        int r = number_place(dir_fd, name, attr, &where);
+
+        if (r == 0)
+                r = wide_init(&w, dir_fd, where, S_IRUSR | S_IWUSR);
+        if (r < 0)
+                return r;
+        r = ino ? setxattr(w.proc, attr, &rec, sizeof(rec), 0) : removexattr(w.proc, attr);
+        if (r == 0 || errno == ENODATA)
+                return 0;
+        /* a directory has room for a few: the others change their number */
+        return *where == '.' && (errno == ENOSPC || errno == EDQUOT || errno == E2BIG) ? 0 : -errno;
+}
+
+int layer_get_number(int dir_fd, const char *name, uint64_t *ret_dev, uint64_t *ret_ino) {
+        struct number_record rec;
+        const char *where;
+        char attr[64];
+        ssize_t n = number_place(dir_fd, name, attr, &where);
+
+        *ret_dev = *ret_ino = 0;
+        if (n == 0)
+                n = get_attr(dir_fd, where, attr, &rec, sizeof(rec));
+        if (n == -ENODATA || n == -ERANGE || n == -EOPNOTSUPP || n == -EPERM)
+                return 0;
+        if (n < 0)
+                return (int) n;
+        if (n == sizeof(rec) && memcmp(rec.magic, "cofnum1", sizeof(rec.magic)) == 0) {
+                *ret_dev = rec.dev;
+                *ret_ino = rec.ino;
+        }
+        return 0;
 }
 
 /* Reads the opaque mark of a directory open as @fd: 'x', 'y' or 0. Return: 0 or -errno. */

@@ -191,6 +191,17 @@ int layer_get_origin(int fd, struct layer_origin *ret) __attribute__((warn_unuse
 int layer_origin_at(int dir_fd, const char *name, struct layer_origin *ret)
         __attribute__((warn_unused_result));
 
+/**
+ * layer_set_number() / layer_get_number() - whose inode number the upper object @name in @dir_fd shows: that
+ * of the lower object it was copied from; @ino 0: its own Belongs to the object; what is neither file nor
+ * directory leaves it to the directory, by name: whoever gives such an object a name, or a name such an
+ * object, sets it anew. Return: 0 or -errno.
+ */
+int layer_set_number(int dir_fd, const char *name, uint64_t dev, uint64_t ino)
+        __attribute__((warn_unused_result));
+int layer_get_number(int dir_fd, const char *name, uint64_t *ret_dev, uint64_t *ret_ino)
+        __attribute__((warn_unused_result));
+
 /** layer_origin_of() - the identity in @st */
 struct layer_origin layer_origin_of(const struct stat *st);
 

@@ -197,8 +197,8 @@ static int add_merged(struct listing *l, const char *name) {
         if (r < 0)
                 return 0;
         if (!l->plus)
-                return add_plain(l, name, node_fold_ino(l->server->table, facts.st.st_dev, facts.st.st_ino),
-                                 facts.st.st_mode & S_IFMT, next);
+                return add_plain(l, name, node_shown_ino(l->server->table, &facts), facts.st.st_mode & S_IFMT,
+                                 next);
         if (spot_enter(&spot, &facts, layer, &e) == 0)
                 add_entry(l, name, &e, next);
         return 0;

@@ -58,6 +58,14 @@ static int opaque_as(int dir, const char *name, mode_t mode) {
         return r;
 }
 
+/* the directory may remember another object of that name */
+static int forget_name(int dir, const char *name) {
+        static const struct layer_origin none = { 0 };
+        const int r = layer_claim(dir, name, &none);
+
+        return r < 0 ? r : layer_set_number(dir, name, 0, 0);
+}
+
 /* a whiteout gives way to the new object at once: nobody sees the lower through the gap */
 static int make_over_whiteout(struct spot *spot, const struct making *m, int dir) {
         char temp[UPPER_TEMP_SIZE];
@@ -77,12 +85,13 @@ static int make_over_whiteout(struct spot *spot, const struct making *m, int dir
                 r = -errno;
         if (r < 0 || S_ISDIR(m->mode)) /* what was made, or the whiteout */
                 (void) unlinkat(dir, temp, r < 0 && S_ISDIR(m->mode) ? AT_REMOVEDIR : 0);
+        if (r == 0 && !S_ISDIR(m->mode) && !S_ISREG(m->mode))
+                r = forget_name(dir, spot->name);
         return r < 0 ? r : layer_claim(dir, spot->name, &origin);
 }
 
 /* what the upper's new object replaces is recorded: a whiteout's memory of it, or nothing */
 static int make_in_upper(struct spot *spot, const struct making *m) {
-        static const struct layer_origin none = { 0 };
         const int dir = spot_upper_dir(spot);
         int r;
 
@@ -92,7 +101,7 @@ static int make_in_upper(struct spot *spot, const struct making *m) {
         if (r == 0 && S_ISDIR(m->mode))
                 upper_changed(spot->server, spot->parent->region);
         if (r == 0 && spot->kind == LAYER_ABSENT && !S_ISDIR(m->mode) && !S_ISREG(m->mode))
-                r = layer_claim(dir, spot->name, &none); /* the directory may remember one of that name */
+                r = forget_name(dir, spot->name);
         return r;
 }
 
@@ -438,9 +447,21 @@ static int link_lower(struct server *s, struct node *node, struct spot *spot) {
         return -ESTALE;
 }
 
+/* what a symlink and the like shows as its number: its first name's directory knows */
+static int number_of(struct server *s, struct node *node, struct facts *ret) {
+        struct place place = PLACE_INIT;
+        int r = place_find(s, node, 0, &place);
+
+        if (r == 0)
+                r = layer_get_number(place.dir_fd, place.name, &ret->shown_dev, &ret->shown_ino);
+        place_done(s, &place);
+        return r;
+}
+
 /* the tree is held for writing */
 static int link_upper(struct server *s, struct node *node, struct spot *spot) {
         struct layer_origin origin = { 0 };
+        struct facts number = { 0 };
         char temp[UPPER_TEMP_SIZE];
         int dir, r = upper_copy_up(s, node, true);
 
@@ -449,6 +470,10 @@ static int link_upper(struct server *s, struct node *node, struct spot *spot) {
         r = dir = spot_upper_dir(spot);
         if (r >= 0 && spot->kind == LAYER_WHITEOUT)
                 r = layer_origin_at(dir, spot->name, &origin);
+        if (r < 0)
+                return r;
+        if (!S_ISREG(node->type))
+                r = number_of(s, node, &number);
         if (r < 0)
                 return r;
         upper_temp_name(temp);
@@ -460,7 +485,9 @@ static int link_upper(struct server *s, struct node *node, struct spot *spot) {
                 (void) unlinkat(dir, temp, 0);
                 return r;
         }
-        return layer_claim(dir, spot->name, &origin);
+        if (!S_ISREG(node->type))
+                r = layer_set_number(dir, spot->name, number.shown_dev, number.shown_ino);
+        return r < 0 ? r : layer_claim(dir, spot->name, &origin);
 }
 
 static int link_node(struct server *s, struct node *node, struct spot *spot, bool exclusive) {
@@ -499,6 +526,8 @@ static int link_held(struct server *s, struct node *node, fuse_ino_t parent, con
                 return r;
         layer = spot.lower >= 0 && !region_kind_copies(spot.region->kind) ? NODE_LOWER : NODE_UPPER;
         r = facts_at(spot_dir(&spot, layer), name, &facts);
+        if (r == 0 && layer == NODE_UPPER)
+                r = spot_number(&spot, &facts);
         return r < 0 ? r : spot_enter(&spot, &facts, layer, e);
 }
 

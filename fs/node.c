@@ -266,6 +266,10 @@ static uint64_t fold(struct table *t, uint64_t dev, uint64_t ino) {
         return (uint64_t) i << INO_BITS | ino;
 }
 
+static uint64_t shown(struct table *t, const struct facts *f) {
+        return f->shown_ino ? fold(t, f->shown_dev, f->shown_ino) : fold(t, f->st.st_dev, f->st.st_ino);
+}
+
 int table_new(struct rules *const *rules, const struct facts *roots, size_t n_regions, struct table **ret) {
         struct table *t = calloc(1, sizeof(*t));
 
@@ -399,7 +403,7 @@ uint64_t node_enter(struct table *t, struct node *parent, const char *name, cons
         if (!n) {
                 n = node_new(t, parent, parent->region, facts, layer);
                 if (n)
-                        n->ino = fold(t, n->dev, n->host);
+                        n->ino = shown(t, facts);
         }
         if (n) {
                 n->nlookup++;
@@ -434,6 +438,19 @@ uint64_t node_fold_ino(struct table *t, uint64_t dev, uint64_t ino) {
         r = fold(t, dev, ino);
         table_unlock(t);
         return r;
+}
+
+uint64_t node_shown_ino(struct table *t, const struct facts *facts) {
+        uint64_t r;
+
+        table_lock(t);
+        r = shown(t, facts);
+        table_unlock(t);
+        return r;
+}
+
+void node_renumber(struct table *t, struct node *node) {
+        node->ino = fold(t, node->dev, node->host);
 }
 
 struct node *node_child(struct table *t, const struct node *parent, const char *name) {

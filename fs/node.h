@@ -135,6 +135,12 @@ uint64_t node_fold_ino(struct table *t, uint64_t dev, uint64_t ino);
 /** node_domains() - bit N: domain N has nodes of @region. Lock held. */
 uint64_t node_domains(const struct table *t, uint32_t region);
 
+/** node_shown_ino() - the number that the object has inside, also when it is no node. Locks. */
+uint64_t node_shown_ino(struct table *t, const struct facts *facts);
+
+/** node_renumber() - the node shows its backing object's own number from now on. Lock held. */
+void node_renumber(struct table *t, struct node *node);
+
 /** node_child() - the node that was last seen as @name in @parent, not referenced; NULL: none. Lock held. */
 struct node *node_child(struct table *t, const struct node *parent, const char *name);
 

@@ -18,6 +18,11 @@ static bool is_dir(const struct end *end) {
         return S_ISDIR(end->facts.st.st_mode);
 }
 
+/* the directory carries its records */
+static bool is_special(const struct end *end) {
+        return !is_dir(end) && !S_ISREG(end->facts.st.st_mode);
+}
+
 /* which lower object the name stands for, as far as the upper or the lower says */
 static int origin_of(const struct end *end, struct layer_origin *ret) {
         const struct spot *spot = &end->spot;
@@ -88,6 +93,7 @@ struct moving {
         const struct end *to;       /* where it goes */
         struct layer_origin origin; /* what its new name stands for */
         char *redirect;             /* owned; merged directory: its path in the lower */
+        uint64_t dev, ino;          /* the number it shows, of what cannot carry the record */
 };
 
 static void moving_deinit(struct moving *m) {
@@ -102,6 +108,8 @@ static int prepare(struct moving *m) {
 
         if (r == 0)
                 r = lift(m->what);
+        if (r == 0 && is_special(m->what))
+                r = layer_get_number(m->what->spot.upper, m->what->spot.name, &m->dev, &m->ino);
         if (r < 0 || !is_dir(m->what))
                 return r;
         if (m->what->layer == NODE_UPPER)
@@ -121,6 +129,8 @@ static void settle(struct server *s, const struct moving *m) {
         struct node *node;
 
         (void) !layer_claim(at->upper, at->name, &m->origin);
+        if (is_special(m->what))
+                (void) !layer_set_number(at->upper, at->name, m->dev, m->ino);
         if (!is_dir(m->what))
                 return;
         table_lock(s->table);

@@ -162,9 +162,17 @@ static int look(const struct spot *spot, struct facts *ret, enum node_layer *ret
         return r == -ENOTDIR ? -ENOENT : r;
 }
 
-int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer) {
-        const int r = look(spot, ret, ret_layer);
+int spot_number(const struct spot *spot, struct facts *facts) {
+        if (S_ISDIR(facts->st.st_mode) || !region_kind_copies(spot->region->kind))
+                return 0;
+        return layer_get_number(spot->upper, spot->name, &facts->shown_dev, &facts->shown_ino);
+}
 
+int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer) {
+        int r = look(spot, ret, ret_layer);
+
+        if (r == 0 && *ret_layer == NODE_UPPER)
+                r = spot_number(spot, ret);
         if (r == 0 && spot_verdict(spot, ret->st.st_mode).action == GUARD_HIDE)
                 return -ENOENT;
         return r;

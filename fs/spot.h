@@ -46,6 +46,10 @@ void spot_close(struct spot *spot);
 int spot_look(const struct spot *spot, struct facts *ret, enum node_layer *ret_layer)
         __attribute__((warn_unused_result));
 
+/** spot_number() - add to the facts of the upper object of that name which number it shows. Return: 0 or
+ * -errno. */
+int spot_number(const struct spot *spot, struct facts *facts) __attribute__((warn_unused_result));
+
 /** spot_in_lower() - whether the lower has an object of that name, whatever the upper says */
 bool spot_in_lower(const struct spot *spot, struct facts *ret);
 

@@ -262,7 +262,8 @@ static void link_others(struct server *s, struct node *node, int dir_fd, const s
 static int copy_up_named(struct server *s, struct node *node, bool with_data, const struct place *where) {
         AUTO_FD int lower = place_open(s, node, S_ISREG(node->type) ? O_RDONLY : O_PATH);
         AUTO_FD int dir = -1;
-        struct facts facts;
+        struct facts was, facts;
+        nlink_t names = 0;
         int r;
 
         if (lower < 0)
@@ -270,18 +271,25 @@ static int copy_up_named(struct server *s, struct node *node, bool with_data, co
         dir = upper_make_dir(s, where->parent);
         if (dir < 0)
                 return TAKE(dir, -1);
-        r = layer_copy_up_quietly(lower, dir, where->name, with_data);
+        r = facts_at(lower, "", &was);
+        if (r == 0)
+                r = layer_copy_up_quietly(lower, dir, where->name, with_data);
         if (r == 0)
                 r = facts_at(dir, where->name, &facts);
         if (r < 0)
                 return r == -EEXIST ? -ESTALE : r;
-        if (!S_ISDIR(node->type))
-                link_others(s, node, dir, where);
+        link_others(s, node, dir, where);
         table_lock(s->table);
+        for (const struct name *n = node->names; n; n = n->next)
+                names++;
         node_rebase(s->table, node, NODE_UPPER, &facts);
+        if (names < was.st.st_nlink) /* the other names keep the number, and the old content */
+                node_renumber(s->table, node);
         table_unlock(s->table);
+        if (names >= was.st.st_nlink)
+                r = layer_set_number(dir, where->name, was.st.st_dev, was.st.st_ino);
         handle_repoint(s, node, dir, where->name);
-        return 0;
+        return r;
 }
 
 static int copy_up_all(struct server *s, struct node *node, bool with_data) {

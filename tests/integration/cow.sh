@@ -118,6 +118,33 @@ bad_redirects() {
         eq file "$(g -- ls -A d)"
 }
 
+# Names of one file that the work has seen lead to the copy together; one it has not seen keeps the old content and the
+# number. All seen: the number stays, also later.
+links_of_the_lower() {
+        echo 1 >a && ln a b && ln a c
+        echo 1 >x && ln x y
+        py <<'PY'
+import os
+old = os.stat('a').st_ino
+assert os.stat('b').st_ino == old
+fd = os.open('b', os.O_RDONLY)
+open('a', 'a').write('2\n')
+assert os.pread(fd, 9, 0) == b'1\n2\n' == open('b', 'rb').read()
+assert os.stat('a').st_ino == os.stat('b').st_ino != os.stat('c').st_ino == old
+assert open('c').read() == '1\n' and os.stat('a').st_nlink == 2
+old = os.stat('x').st_ino
+os.stat('y'); os.chmod('x', 0o600)
+assert os.stat('x').st_ino == os.stat('y').st_ino == old and os.stat('y').st_mode & 0o777 == 0o600
+open('number', 'w').write(str(old))
+PY
+        py <<'PY'
+import os
+assert os.stat('x').st_ino == os.stat('y').st_ino == int(open('number').read())
+assert open('b').read() == '1\n2\n' and open('c').read() == '1\n'
+PY
+        eq '1 1 1' "$(cat a b c | tr '\n' ' ' | sed 's/ $//')"
+}
+
 # deeper and longer than PATH_MAX, as far as the host's own tree may be
 deep() {
         py <<'PY'
@@ -168,7 +195,7 @@ model() {
         cow-model prepare "$1" . "$T/model$1"
         U=$T/upper$count.$1
         for ((i = 1; i <= $2; i++)); do
-                g -- cow-model run "$1$i" "$3" . "$T/model$1" || fail "seed $1, piece $i: cow-model prepare $1, run $1$i"
+                g -- cow-model run "$1$i" "$3" . "$T/model$1" "$T/numbers$1" || fail "seed $1, piece $i: cow-model prepare $1, run $1$i"
         done
         # the work may have left what the harness cannot remove
         chmod -R u+rwX "$T/model$1" "$U"
@@ -191,6 +218,7 @@ t 'only what is held is told' held_is_told
 t 'what is hidden stays hidden under another name' hidden_stays_hidden
 t 'what is protected keeps its name' protected_stays
 t 'records of renames lead nowhere else' bad_redirects
+t 'links of the host to one file' links_of_the_lower
 t 'trees longer than PATH_MAX' deep
 t 'edits of the host below' host_edits
 t 'random calls as in a plain directory' random_calls
