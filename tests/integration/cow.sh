@@ -203,7 +203,7 @@ model() {
 }
 
 random_calls() {
-        local seed tree
+        local seed
         tree . >"$T/before"
         for seed in 1 2 $RANDOM; do
                 echo "seed $seed"
