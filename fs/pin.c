@@ -101,8 +101,18 @@ static bool is_gone(int r) {
         return r == -ENOENT || r == -ENOTDIR || r == -ELOOP || r == -ESTALE || r == -ENAMETOOLONG;
 }
 
-int pin_check(const struct pin *pin, struct pin_change *ret) {
+/* @now: NULL: there is nothing, @r says why */
+static void say_change(const struct pin *pin, const struct walk_id *now, int r, struct pin_change *ret) {
         const struct walk_id was = pinned_id(pin);
+
+        describe(&was, ret->was);
+        if (now)
+                describe(now, ret->now);
+        else
+                (void) snprintf(ret->now, sizeof(ret->now), "%s", strerror(-r));
+}
+
+int pin_check(const struct pin *pin, struct pin_change *ret) {
         AUTO_WALK struct walk at = WALK_INIT;
         struct walk_id id;
         int r;
@@ -114,11 +124,29 @@ int pin_check(const struct pin *pin, struct pin_change *ret) {
                 return r;
         if (r == 0 && is_pinned(pin, &id))
                 return 0;
-        describe(&was, ret->was);
+        say_change(pin, r == 0 ? &id : NULL, r, ret);
+        return -ESTALE;
+}
+
+int pin_reopen(const struct pin *pin, struct pin_change *ret) {
+        AUTO_WALK struct walk at = WALK_INIT;
+        struct walk_id id;
+        struct pin like = *pin;
+        int r;
+
+        r = walk_path(pin->path, &at);
         if (r == 0)
-                describe(&id, ret->now);
-        else
-                (void) snprintf(ret->now, sizeof(ret->now), "%s", strerror(-r));
+                r = walk_identify(at.fd, &id);
+        if (r < 0 && !is_gone(r))
+                return r;
+        if (r == 0) {
+                like.mnt_id = id.mnt_id;
+                like.btime_ns = pin->btime_ns && id.btime_ns ? pin->btime_ns : id.btime_ns;
+                like.owner = pin->owner == (uid_t) -1 ? id.owner : pin->owner;
+                if (is_pinned(&like, &id))
+                        return TAKE_FD(at.fd);
+        }
+        say_change(&like, r == 0 ? &id : NULL, r, ret);
         return -ESTALE;
 }
 

@@ -96,6 +96,15 @@ int pin_open(const char *path, const struct pin_policy *policy, struct pin *ret,
 int pin_check(const struct pin *pin, struct pin_change *ret) __attribute__((warn_unused_result));
 
 /**
+ * pin_reopen() - open the place of a pin that was made by another process, perhaps before the host was
+ * started again
+ * @pin: @path, @dev, @ino, @type; @btime_ns 0 and @owner (uid_t) -1: not known. The mount is not compared.
+ * @ret: filled when it differs or is gone
+ * Blocks (file system). Return: O_PATH descriptor (owned), -ESTALE (differs or is gone), -errno.
+ */
+int pin_reopen(const struct pin *pin, struct pin_change *ret) __attribute__((warn_unused_result));
+
+/**
  * pin_follow() - let the pin of a file follow an editor, which puts a new file in the place of the old one
  * The new one must be a regular file with a single link, by the same owner, at the same place without
  * symlinks, in the same directory of the same mount, and not be refused by @policy. @pin->fd keeps its number

@@ -202,13 +202,14 @@ static json_t *regions_json(const struct driver_plan *plan) {
 
         for (size_t i = 0; list && i < plan->n_regions; i++) {
                 const struct native_region *r = &plan->regions[i];
-                json_t *row = json_pack("{s:i,s:o,s:o,s:s,s:s,s:s,s:b,s:I,s:I,s:s*,s:o*}", "index", (int) i,
-                                        "source", json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
-                                        json_from_bytes(r->target, PATH_JSON_MAX), "kind",
-                                        region_kind_name(r->kind), "role", roles[r->role], "on_source_change",
-                                        changes[r->on_change], "file", r->is_file, "dev",
-                                        (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "note",
-                                        file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
+                json_t *row = json_pack(
+                        "{s:i,s:o,s:o,s:s,s:s,s:s,s:b,s:I,s:I,s:I,s:I,s:s*,s:o*}", "index", (int) i, "source",
+                        json_from_bytes(r->pin.path, PATH_JSON_MAX), "target",
+                        json_from_bytes(r->target, PATH_JSON_MAX), "kind", region_kind_name(r->kind), "role",
+                        roles[r->role], "on_source_change", changes[r->on_change], "file", r->is_file, "dev",
+                        (json_int_t) r->pin.dev, "ino", (json_int_t) r->pin.ino, "btime_ns",
+                        (json_int_t) r->pin.btime_ns, "owner", (json_int_t) r->pin.owner, "note",
+                        file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
                 if (add_engine(row, r) < 0 || json_array_append_new(list, row) < 0) {
                         json_decref(list);

@@ -12,6 +12,7 @@
 #include "fs/diff.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
+#include "runtime/run/region.h"
 
 enum { BURY_STEP_MS = 10, BURY_STEPS = 200 };
 
@@ -47,7 +48,6 @@ static int tally(const struct change *change, void *arg) {
 
 /* Counts the changes of one region into @t. */
 static void count_region(const struct run_dir *dir, const json_t *region, struct tally *t) {
-        const char *source = json_string_value(json_object_get(region, "source"));
         char name[24];
         AUTO_FD int upper = -1, lower = -1;
         int r;
@@ -57,8 +57,8 @@ static void count_region(const struct run_dir *dir, const json_t *region, struct
         upper = open_beneath(dir->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
         if (upper < 0 || is_empty(upper))
                 return;
-        lower = source ? open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        r = lower < 0 ? -errno
+        lower = run_region_source(region, false, NULL);
+        r = lower < 0 ? lower
                       : diff_walk(&(struct diff_layers){ .upper_fd = upper, .lower_fd = lower }, tally, t,
                                   NULL);
         if (r < 0 && r != -E2BIG)

@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "fs/names.h"
+#include "fs/pin.h"
 #include "fs/rules-json.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -19,25 +21,47 @@ void run_region_deinit(struct run_region *region) {
         region->rules.rules = rules_free(region->rules.rules);
 }
 
-/* Opens the source of a region as it was recorded. Return: descriptor, -ESTALE, -errno with a message. */
-static int open_source(const json_t *row, bool any, struct error *err) {
-        const char *path = json_string_value(json_object_get(row, "source"));
-        const json_t *ino = json_object_get(row, "ino"), *dev = json_object_get(row, "dev");
-        struct stat st;
-        AUTO_FD int fd = -1;
+/* What the plan has recorded of a source (regions_json() of the driver). @ret: without the path */
+static void pin_of(const json_t *row, struct pin *ret) {
+        const json_t *owner = json_object_get(row, "owner");
 
-        if (!path || *path != '/')
+        *ret = (struct pin){
+                .fd = -1,
+                .dev = (uint64_t) json_integer_value(json_object_get(row, "dev")),
+                .ino = (uint64_t) json_integer_value(json_object_get(row, "ino")),
+                .btime_ns = json_integer_value(json_object_get(row, "btime_ns")),
+                .type = json_is_true(json_object_get(row, "file")) ? S_IFREG : S_IFDIR,
+                .owner = owner ? (uid_t) json_integer_value(owner) : (uid_t) -1,
+        };
+}
+
+int run_region_source(const json_t *row, bool any, struct error *err) {
+        AUTO_FREE char *path = NULL;
+        struct pin_change change;
+        struct pin pin;
+        AUTO_FD int fd = -1;
+        int r;
+
+        if (!json_string_value(json_object_get(row, "source")))
                 return error_set(err, -EINVAL, "the state of the run names no source");
-        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return error_set(err, -errno, "open '%s': %s", ESC(path), strerror(errno));
-        if (!any && ino && dev &&
-            ((uint64_t) json_integer_value(ino) != st.st_ino ||
-             (uint64_t) json_integer_value(dev) != st.st_dev))
+        path = strdup(json_string_value(json_object_get(row, "source")));
+        if (!path)
+                return error_set(err, -ENOMEM, "out of memory");
+        if (any || !json_object_get(row, "ino") || !json_object_get(row, "dev")) {
+                r = fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+                return r < 0 ? error_set(err, -errno, "open '%s': %s", ESC(path), strerror(errno))
+                             : TAKE_FD(fd);
+        }
+        pin_of(row, &pin);
+        pin.path = path;
+        fd = pin_reopen(&pin, &change);
+        if (fd == -ESTALE)
                 return error_set(err, -ESTALE,
-                                 "'%s' is not the directory that the run worked on: it was replaced",
-                                 ESC(path));
-        return TAKE_FD(fd);
+                                 "'%s' is not the directory that the run worked on: it was replaced: was %s, "
+                                 "now: %s",
+                                 ESC(path), change.was, change.now);
+        r = fd < 0 ? fd : open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
+        return r < 0 ? error_set(err, r, "open '%s': %s", ESC(path), strerror(-r)) : r;
 }
 
 static int open_upper(const struct run_dir *dir, uint32_t index, struct error *err) {
@@ -72,7 +96,7 @@ int run_region_open(const struct run_dir *dir, const json_t *row, enum run_sourc
         region.upper_fd = open_upper(dir, region.index, err);
         if (region.upper_fd < 0)
                 return region.upper_fd;
-        region.lower_fd = open_source(row, source == RUN_SOURCE_ANY, err);
+        region.lower_fd = run_region_source(row, source == RUN_SOURCE_ANY, err);
         if (region.lower_fd < 0 && source != RUN_SOURCE_MAYBE)
                 return region.lower_fd;
         if (region.lower_fd < 0)

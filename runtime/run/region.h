@@ -29,6 +29,13 @@ enum run_source {
 };
 
 /**
+ * run_region_source() - open the directory that a region lies over, when its path still leads to the object
+ * that the run worked on
+ * @any: whatever the path leads to. Return: descriptor for reading, -ESTALE, -EINVAL, -errno with a message.
+ */
+int run_region_source(const json_t *row, bool any, struct error *err) __attribute__((warn_unused_result));
+
+/**
  * run_region_open() - open what the region holds and what it lies over
  * Return: 0, -ENOENT (it holds nothing), -ESTALE, -EINVAL (the state is damaged), -errno with a message.
  */

@@ -196,6 +196,36 @@ file_pinned() {
         eq fine "$(cat out)"
 }
 
+# before each command: what has changed since the last one. Red when native_exec() does not look
+before_a_command() {
+        local id rc=0
+        sources
+        id=$("$C" start --mount "type=bind,source=$D/up/mid/src,target=/data")
+        eq fine "$("$C" exec "$id" cat /data/f </dev/null)"
+        # shellcheck disable=SC2016
+        sh -c "$rename_source"
+        "$C" exec "$id" cat /data/f </dev/null >out 2>err || rc=$?
+        lacks "$(cat out)" canary
+        [ "$rc" != 0 ] || fail 'the command ran'
+        "$C" events "$id" >events || true
+        "$C" rm -f "$id" >/dev/null || true
+        has "$(cat events)" '"type":"bind_source_changed"'
+}
+
+# what a run holds lands on the directory it was made in, and on no other, be it of the same name
+apply_looks_again() {
+        sources
+        "$C" run -w "$D/up/mid/src" --hold f -- sh -c 'echo held >f' >out 2>&1
+        # shellcheck disable=SC2016
+        sh -c "$rename_parent"
+        (cd "$D/up/mid/src" && ! "$C" apply "$(ls "$T/state/cofferdam/runs")" >out 2>err) || fail 'applied'
+        has "$(cat "$D/up/mid/src/err")" 'was replaced: was directory'
+        eq canary "$(cat "$D/up/mid/src/f")"
+        mv "$D/up/mid" "$D/evilmid" && mv "$D/old" "$D/up/mid"
+        (cd "$D/up/mid/src" && "$C" apply "$(ls "$T/state/cofferdam/runs")")
+        eq held "$(cat "$D/up/mid/src/f")"
+}
+
 # a right that is taken away is no swap
 cannot_tell() {
         [ "$(id -u)" != 0 ] || skip 'root may see everything'
@@ -380,6 +410,8 @@ t 'an editor replaces a file' editor
 t 'a file that something else replaces' files
 t 'a file that is kept' file_pinned
 t 'a refused file next to the source' refused_file
+t 'a source that changes before a further command' before_a_command
+t 'apply looks at the source again' apply_looks_again
 t 'a right that is taken away is no change' cannot_tell
 t 'a region that is not served any more' stale_region
 t 'a run that looks nothing up' timer_alone

@@ -408,6 +408,47 @@ static void pin_check_says_when_it_cannot_tell(void **state) {
         check_is(&dir, 0, NULL);
 }
 
+static void reopen_is(const struct pin *pin, int want) {
+        struct pin_change change = { 0 };
+        AUTO_FD int fd = pin_reopen(pin, &change);
+
+        if (want == 0 ? fd < 0 : fd != want)
+                fail_msg("%s: %d, was '%s', now '%s'", pin->path, fd, change.was, change.now);
+        if (fd < 0)
+                fd = -1;
+}
+
+/* What a state file has kept: no descriptor holds the object, so its number may have been given anew. Red
+ * when birth times or owners are not compared. */
+static void pin_reopen_knows_the_object(void **state) {
+        const struct place *p = *state;
+        AUTO_PIN struct pin dir = PIN_INIT;
+        struct pin other;
+
+        pin_at(p, "home/ws/a", &dir);
+        reopen_is(&dir, 0);
+        other = dir;
+        other.mnt_id++; /* of another boot */
+        reopen_is(&other, 0);
+        other.btime_ns = 0;
+        other.owner = (uid_t) -1;
+        reopen_is(&other, 0);
+        other.owner = 4242;
+        reopen_is(&other, -ESTALE);
+        other = dir;
+        if (dir.btime_ns) {
+                other.btime_ns++;
+                reopen_is(&other, -ESTALE);
+        }
+        other = dir;
+        other.ino++;
+        reopen_is(&other, -ESTALE);
+        move(p, "home/ws", "home/moved");
+        reopen_is(&dir, -ESTALE);
+        make_link(p, "moved", "home/ws"); /* the same object */
+        reopen_is(&dir, 0);
+}
+
 static void replace(const struct place *p) {
         make_file(p, "home/ws/a/new");
         move(p, "home/ws/a/new", "home/ws/a/f");
@@ -669,6 +710,7 @@ int main(void) {
                 TEST(pin_check_finds_a_swap),
                 TEST(pin_check_finds_a_new_owner),
                 TEST(pin_check_says_when_it_cannot_tell),
+                TEST(pin_reopen_knows_the_object),
                 TEST(pin_follow_takes_an_editors_file),
                 TEST(pin_follow_takes_nothing_else),
                 TEST(pin_hidden_lists_children),
