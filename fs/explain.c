@@ -109,7 +109,7 @@ static int judge(const struct explain_region *region, const char *path, const st
         const struct rules_verdict v = explain_verdict(region, path, S_IFREG);
         int r;
 
-        if (region_kind_copies(region->kind) || v.action != GUARD_HOLD ||
+        if (region->kind == REGION_COW || v.action != GUARD_HOLD ||
             !rules_is_builtin(region->rules, v.rule) || (e->type && !S_ISREG(e->type)))
                 return 0;
         r = base ? buf_fmt(&full, "%s/%s", base, path) : buf_str(&full, path);
@@ -182,13 +182,15 @@ bool explain_applies(const struct explanation *e, enum explain_op op) {
 /* What becomes of a change that is held. */
 static enum explain_result held(const struct explain_region *region, const struct explanation *e,
                                 enum explain_op op, int *ret_errno) {
-        if (region_kind_copies(region->kind) && (region->kernel || op != EXPLAIN_LINK))
-                return EXPLAIN_HELD;
-        if (op == EXPLAIN_RENAME || op == EXPLAIN_LINK) { /* it would lead around the rule */
+        const bool copies = region_kind_copies(region->kind);
+        const bool goes = op == EXPLAIN_UNLINK || op == EXPLAIN_RENAME || op == EXPLAIN_LINK;
+
+        /* it would lead around the rule */
+        if ((op == EXPLAIN_RENAME && !copies) || (op == EXPLAIN_LINK && !region->kernel)) {
                 *ret_errno = op == EXPLAIN_LINK ? EPERM : EXDEV;
                 return EXPLAIN_REFUSED;
         }
-        if (!e->judged || op == EXPLAIN_MKDIR || op == EXPLAIN_SYMLINK)
+        if (!e->judged || op == EXPLAIN_MKDIR || op == EXPLAIN_SYMLINK || (copies && goes))
                 return EXPLAIN_HELD;
         if (op == EXPLAIN_UNLINK && e->type)
                 return e->goes ? EXPLAIN_HOST : EXPLAIN_HELD;

@@ -113,11 +113,15 @@ def compare():
         answer = said[name]['ops'][op]
         want = answer['result']
         end = ends[name]
-        moves = {f'{name}/src', f'{name}/srcdir'} if op == 'rename-to' else set()  # that they go is no question
+        staged = said[name]['region']['kind'] == 'staged'  # what may land has landed when the command ended
+        # the question is what becomes of the path, not of what comes to it or where it goes
+        moves = {f'{name}/src', f'{name}/srcdir'} if op == 'rename-to' else set()
+        if staged and want in ('held', 'judged'):
+            moves |= {f'{name}/moved', f'{name}/second'}
         landed = [e for e in host_state(name) if e[0] not in moves] != [e for e in before[name] if e[0] not in moves]
         tally[want] = tally.get(want, 0) + 1
         n += 1
-        ok = {'yes': end == 'ok' and not landed, 'host': end == 'ok' and landed, 'run': end == 'ok' and not landed,
+        ok = {'yes': end == 'ok' and not landed, 'host': end == 'ok' and landed, 'run': end == 'ok' and bool(landed) == staged,
               'held': end == 'ok' and not landed, 'judged': end == 'ok' and (op == 'chmod' or landed == (content != EVIL)),
               'refused': end == answer.get('errno') and not landed}[want]
         if not ok or said[name]['exit'] != (want == 'refused'):

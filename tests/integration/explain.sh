@@ -114,6 +114,8 @@ hostile_names() {
 
 t 'what explain says is what happens, direct' tells_the_truth
 t 'what explain says is what happens, cow' tells_the_truth --workspace-mode cow --engine fuse
+t 'what explain says is what happens, staged' tells_the_truth --workspace-mode staged --engine fuse
+t 'what explain says is what happens, staged by the kernel' tells_the_truth --workspace-mode staged --engine overlay
 t 'what explain says is what happens, cow by the kernel' tells_the_truth --workspace-mode cow --engine overlay
 t 'who said a rule' who_said_it
 t 'links on the way are followed' follows_links

@@ -265,6 +265,9 @@ t 'documented keys: what is not reviewed is held' judge_config keys
 t 'files by hand: the reader reads what git reads' judge_config differ
 t 'files at random: the reader reads what git reads' judge_config random "${COFFERDAM_SEED:-$RANDOM}" "$([ -n "${COFFERDAM_LONG-}" ] && echo 20000 || echo 400)"
 t 'everyday git in a direct workspace is whole on the host' everyday
+for engine in fuse overlay; do
+        t "everyday git in a staged workspace is whole on the host, $engine" everyday --workspace-mode staged --engine "$engine"
+done
 t 'everyday git in a cow workspace is whole on the host once it is applied, fuse' everyday --workspace-mode cow --engine fuse
 t 'everyday git in a cow workspace is whole on the host once it is applied, overlay' everyday --workspace-mode cow --engine overlay
 t 'a hook made inside runs inside' hooks_run_inside
@@ -272,4 +275,6 @@ t 'maintenance start' maintenance_start
 t 'the ways to be run work without a guard' ways_work
 t 'no way to be run by the git of the host, direct' no_way_runs
 t 'no way to be run by the git of the host, cow' no_way_runs --workspace-mode cow
+t 'no way to be run by the git of the host, staged' no_way_runs --workspace-mode staged --engine fuse
+t 'no way to be run by the git of the host, staged by the kernel' no_way_runs --workspace-mode staged --engine overlay
 finish
