@@ -39,7 +39,7 @@ static const struct flag_set apply_flags = {
         .n_options = ARRAY_SIZE(apply_options),
 };
 
-enum { EVENTS_MAX_BYTES = 64 << 20, CONFLICT_EVENTS_MAX = 100 };
+enum { CONFLICT_EVENTS_MAX = 100 };
 
 /** struct landing - one apply over all regions */
 struct landing {
@@ -52,20 +52,6 @@ struct landing {
         uint64_t landed, kept;
         struct events events;
 };
-
-/* Continues the event stream of the run behind its last line. Return: descriptor, owned; -1: there is none.
- */
-static int open_events(const struct review *review, struct events *ret) {
-        AUTO_BUF struct buf text = { .max = EVENTS_MAX_BYTES + 1 };
-
-        *ret = (struct events){ .run_id = review->dir.id, .file_fd = -1, .sink_fd = -1 };
-        if (file_read_at(review->dir.fd, "events.jsonl", EVENTS_MAX_BYTES, &text) < 0)
-                return -1; /* a run without events, or with too many to count */
-        for (size_t i = 0; i < text.len; i++)
-                ret->seq += text.data[i] == '\n';
-        ret->file_fd = openat(review->dir.fd, "events.jsonl", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-        return ret->file_fd;
-}
 
 static void note_kept(struct landing *l, const struct change *change) {
         if (l->kept <= CONFLICT_EVENTS_MAX)
@@ -170,7 +156,7 @@ static int land(struct landing *l, struct error *err) {
 }
 
 static int land_noted(struct landing *l, struct error *err) {
-        AUTO_FD int fd = open_events(l->review, &l->events);
+        AUTO_FD int fd = review_events(l->review, &l->events);
         int r;
 
         events_emit(&l->events, "apply_started",

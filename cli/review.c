@@ -15,6 +15,7 @@
 #include "fs/names.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
+#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
@@ -22,7 +23,7 @@
 #include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
-enum { JSON_PATH_MAX = 1 << 18 };
+enum { JSON_PATH_MAX = 1 << 18, EVENTS_MAX_BYTES = 64 << 20 };
 
 void review_deinit(struct review *review) {
         json_decref(review->state);
@@ -30,7 +31,7 @@ void review_deinit(struct review *review) {
         run_dir_deinit(&review->dir);
 }
 
-static int help(const struct flag_set *set) {
+int review_help(const struct flag_set *set) {
         AUTO_BUF struct buf text = { 0 };
 
         if (flags_help(set, &text) < 0)
@@ -50,7 +51,7 @@ bool review_words(const struct flag_set *set, int argc, char **argv, void *optio
                 return false;
         }
         if (flags->help) {
-                *ret_code = help(set);
+                *ret_code = review_help(set);
                 return false;
         }
         if (flags->next + 1 < argc) {
@@ -218,6 +219,18 @@ int review_lock(struct review *review, const char *verb, struct error *err) {
                 return error_set(err, -EBUSY, "run %s is starting, or another apply or discard works on it",
                                  review->dir.id);
         return error_set(err, -errno, "lock run %s: %s", review->dir.id, strerror(errno));
+}
+
+int review_events(const struct review *review, struct events *ret) {
+        AUTO_BUF struct buf text = { .max = EVENTS_MAX_BYTES + 1 };
+
+        *ret = (struct events){ .run_id = review->dir.id, .file_fd = -1, .sink_fd = -1 };
+        if (file_read_at(review->dir.fd, "events.jsonl", EVENTS_MAX_BYTES, &text) < 0)
+                return -1; /* a run without events, or with too many to count */
+        for (size_t i = 0; i < text.len; i++)
+                ret->seq += text.data[i] == '\n';
+        ret->file_fd = openat(review->dir.fd, "events.jsonl", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
+        return ret->file_fd;
 }
 
 static bool holds_nothing(int upper_fd) {

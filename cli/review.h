@@ -12,6 +12,7 @@
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
+#include "runtime/run/events.h"
 #include "runtime/run/state.h"
 
 /** struct review - an open run; @state may be NULL after a crash that left no state */
@@ -51,6 +52,9 @@ struct flag_set;
 bool review_words(const struct flag_set *set, int argc, char **argv, void *options, const char **ret_run,
                   int *ret_code) __attribute__((warn_unused_result));
 
+/** review_help() - the help of a verb on standard output. Return: exit code. */
+int review_help(const struct flag_set *set);
+
 /**
  * review_open() - open the run @id (see run_dir_open()), or the latest of the kind @pick here when NULL
  * @ret: caller frees with review_deinit()
@@ -79,6 +83,13 @@ typedef int (*review_fn)(const struct review_region *region, void *arg, struct e
  */
 int review_each(const struct review *review, bool lenient, bool any_source, review_fn fn, void *arg,
                 struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * review_events() - continue the event stream of the run behind its last line
+ * @ret: its file_fd is the descriptor returned
+ * Return: descriptor, owned; -1: there is none, and events go nowhere.
+ */
+int review_events(const struct review *review, struct events *ret);
 
 /** review_is_empty() - whether no region of the run holds anything, listed in its state or not */
 bool review_is_empty(const struct review *review);

@@ -82,5 +82,8 @@ int verb_diff(const struct ctx *ctx, int argc, char **argv);
 /** verb_apply() - land it; EXIT_FAILED when something stays in the run */
 int verb_apply(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_export() - the workspace as the run sees it; EXIT_FAILED when something was skipped */
+int verb_export(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_discard() - remove the run and what it holds */
 int verb_discard(const struct ctx *ctx, int argc, char **argv);

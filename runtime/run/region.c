@@ -94,8 +94,10 @@ int run_region_open(const struct run_dir *dir, const json_t *row, enum run_sourc
         region.index = (uint32_t) index;
         region.kernel = engine && strcmp(engine, "overlay") == 0;
         region.upper_fd = open_upper(dir, region.index, err);
-        if (region.upper_fd < 0)
+        if (region.upper_fd < 0 && !(region.upper_fd == -ENOENT && source == RUN_SOURCE_EMPTY))
                 return region.upper_fd;
+        if (region.upper_fd < 0)
+                region.upper_fd = -1;
         region.lower_fd = run_region_source(row, source == RUN_SOURCE_ANY, err);
         if (region.lower_fd < 0 && source != RUN_SOURCE_MAYBE)
                 return region.lower_fd;

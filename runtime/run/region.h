@@ -26,6 +26,7 @@ enum run_source {
         RUN_SOURCE_SAME,  /* -ESTALE, or why it cannot be opened */
         RUN_SOURCE_MAYBE, /* lower_fd -1; @err says why */
         RUN_SOURCE_ANY,   /* take what is there */
+        RUN_SOURCE_EMPTY, /* as SAME, and a region that holds nothing has upper_fd -1 */
 };
 
 /**
