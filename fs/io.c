@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -112,6 +114,22 @@ static int open_node(struct server *s, struct node *node, struct fuse_file_info 
         return 0;
 }
 
+/* Notes the version of the file open as @fd. Return: whether it is the one that was noted last. */
+static bool note_version(struct server *s, struct node *node, int fd) {
+        struct node_version *known = &node->version;
+        struct stat st;
+        bool same;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return false;
+        table_lock(s->table);
+        same = known->size == st.st_size && memcmp(&known->mtime, &st.st_mtim, sizeof(st.st_mtim)) == 0 &&
+               memcmp(&known->ctime, &st.st_ctim, sizeof(st.st_ctim)) == 0;
+        *known = (struct node_version){ .mtime = st.st_mtim, .ctime = st.st_ctim, .size = st.st_size };
+        table_unlock(s->table);
+        return same;
+}
+
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
         struct node *node = node_get(s->table, ino);
@@ -121,9 +139,11 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
 
         if (r == 0)
                 r = node ? open_node(s, node, fi) : -ESTALE;
-        /* the kernel compares size and time of what it cached whenever it asks for attributes; one file may
-         * have become another meanwhile */
-        fi->keep_cache = !is_region;
+        /* The kernel compares size and time whenever it asks for attributes. Before it does so again, it must
+         * not add pages of what the host has written since to those it has. One file may have become another.
+         */
+        fi->keep_cache =
+                r == 0 && !is_region && (s->config->exclusive || note_version(s, node, handle_fd(s, fi->fh)));
         fi->noflush = !(r == 0 && writes && upper_judged(s, node));
         node_put(s->table, node);
         if (r < 0) {
@@ -230,6 +250,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         bool last = false;
 
         (void) ino;
+        if (node && (fi->flags & O_ACCMODE) != O_RDONLY)
+                (void) note_version(s, node, handle_fd(s, fi->fh)); /* the work's own pages are right */
         {
                 AUTO_TREE struct tree_hold hold = tree_read(s, node ? node->id : ino);
 

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "fs/dirs.h"
 #include "fs/facts.h"
@@ -23,6 +24,12 @@ enum node_layer { NODE_LOWER, NODE_UPPER };
 enum { NODE_ROOT_ID = 1, NODE_DEPTH_MAX = 4096, NODE_NAME_MAX = 255 };
 
 struct handle;
+
+/** struct node_version - changes when a file's content does */
+struct node_version {
+        struct timespec mtime, ctime;
+        off_t size;
+};
 
 /** struct node - see above; @region, @type, @domain and @id never change */
 struct node {
@@ -39,8 +46,10 @@ struct node {
         mode_t type;          /* S_IFMT bits */
         uint8_t domain;       /* which lock its part of the tree has: see holds.h */
         enum node_layer layer;
-        bool has_upper; /* lower directory: the upper holds a directory of the same path */
-        bool hashed;    /* found by identity; false: the backing object is gone or was replaced */
+        struct node_version
+                version; /* regular file: when its pages in the kernel were last known to be right */
+        bool has_upper;  /* lower directory: the upper holds a directory of the same path */
+        bool hashed;     /* found by identity; false: the backing object is gone or was replaced */
         struct name *names;
         struct node *hash_next;
         struct handle *handles;
