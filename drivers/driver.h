@@ -43,6 +43,8 @@ struct exec_result {
         int exec_errno; /* 0, or why execve failed (exit_code is 126 or 127 then); negative: why the working
                            directory could not be entered */
         uint64_t max_rss_bytes;
+        bool oom; /* the kernel killed for the memory limit while it ran */
+        uint64_t memory_limit_bytes, memory_peak_bytes; /* of the whole sandbox; 0: none, not known */
 };
 
 /** struct seed_report - a host file or directory that was copied into the home; borrowed */
@@ -114,6 +116,14 @@ struct driver_ops {
          */
         int (*start)(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
                      struct error *err);
+
+        /** report() - what start() found and decided: "limits", "degraded" and the like, for state and
+         * inspect; new reference, NULL: nothing. The function may be NULL. */
+        json_t *(*report)(const struct sandbox *sandbox);
+
+        /** reap() - remove what a run that died left outside its directory. @plan: describe() with report()
+         * as in its state; borrowed. Idempotent. The function may be NULL. */
+        void (*reap)(const json_t *plan, const char *run_id);
 
         /** exec() - start a command; the result comes through the callbacks. Return: 0 or -errno. */
         int (*exec)(struct sandbox *sandbox, const struct exec_request *req, struct error *err);

@@ -58,12 +58,14 @@ struct sandbox {
         char run_id[64];
         pid_t init, fsd; /* 0: none */
         int init_pidfd, fsd_pidfd;
-        int user_ns, mnt_ns; /* of pid 1, opened while it can be looked at; -1: none */
-        int sock;            /* to pid 1 */
-        int notice_fd;       /* from fsd */
-        bool lost;           /* was told */
-        bool up;             /* commands can run */
+        int user_ns, mnt_ns;           /* of pid 1, opened while it can be looked at; -1: none */
+        int sock;                      /* to pid 1 */
+        int notice_fd;                 /* from fsd */
+        bool lost;                     /* was told */
+        bool up;                       /* commands can run */
         int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
+        struct limits limits;
+        uint64_t oom_kills; /* that were told */
         struct sources sources;
 };
 
@@ -309,7 +311,10 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         sb->user_ns = open_ns(sb, "user");
         sb->mnt_ns = open_ns(sb, "mnt");
         r = sb->plan->id.switch_user ? write_maps(sb) : 0;
-        return r < 0 ? error_set(err, r, "id maps of the sandbox: %s", strerror(-r)) : 0;
+        if (r < 0)
+                return error_set(err, r, "id maps of the sandbox: %s", strerror(-r));
+        r = cgroup_enter(&sb->limits.cgroup, pid); /* before it knows of any command */
+        return r < 0 ? error_set(err, r, "control group of the sandbox: %s", strerror(-r)) : 0;
 }
 
 /* Receives one event of pid 1 and checks what can be checked. @ret_fd: owned, -1: none. */
@@ -548,6 +553,10 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         int r;
 
         uppers_init(&s.uppers);
+        r = limits_open(&sb->plan->limits, req->run_id, &sb->limits, err);
+        if (r < 0)
+                return r;
+        s.limits = &sb->limits;
         prepare_root(sb->plan, &s);
         if ((r = fdpass_pair(fuse)) < 0)
                 return error_set(err, r, "socketpair: %s", strerror(-r));
@@ -675,6 +684,7 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         sb->notice_fd = fd_close(sb->notice_fd);
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = fd_close(sb->overlay[i]);
+        limits_close(&sb->limits);
         free(sb);
         return NULL;
 }
@@ -694,7 +704,8 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .mnt_ns = -1,
                                 .fsd_pidfd = -1,
                                 .sock = -1,
-                                .notice_fd = -1 };
+                                .notice_fd = -1,
+                                .limits = LIMITS_INIT };
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = -1;
         (void) snprintf(sb->run_id, sizeof(sb->run_id), "%s", req->run_id);
@@ -738,6 +749,37 @@ static void tell_lost(struct sandbox *sb, const char *failure_code, const char *
         sb->lost = true;
 }
 
+static json_t *native_report(const struct sandbox *sb) {
+        return limits_report(&sb->limits);
+}
+
+/* The state is the caller's own file, but a path of it is only believed when it can be one of ours. */
+static void native_reap(const json_t *plan, const char *run_id) {
+        const json_t *const paths = json_object_get(plan, "cgroups");
+        char name[96];
+
+        (void) snprintf(name, sizeof(name), "/cofferdam-%s", run_id);
+        for (size_t i = 0; i < json_array_size(paths); i++) {
+                const char *path = json_string_value(json_array_get(paths, i));
+                const char *end = path ? strstr(path, name) : NULL;
+
+                if (end && !end[strlen(name)] && strncmp(path, "/sys/fs/cgroup/", 15) == 0 &&
+                    !strstr(path, "/../") && cgroup_reap(path) < 0)
+                        continue; /* not ours to remove, or it is gone */
+        }
+}
+
+/* Whether the kernel has killed for the limit since this was asked last. */
+static bool was_out_of_memory(struct sandbox *sb, struct exec_result *result) {
+        const struct cgroup_usage usage = cgroup_usage(&sb->limits.cgroup);
+        const bool killed = usage.oom_kills > sb->oom_kills;
+
+        sb->oom_kills = usage.oom_kills;
+        result->memory_limit_bytes = sb->plan->limits.group.memory_bytes;
+        result->memory_peak_bytes = usage.peak_bytes;
+        return killed;
+}
+
 static void read_event(struct sandbox *sb) {
         struct proto_event event;
         AUTO_FD int fd = -1;
@@ -749,7 +791,7 @@ static void read_event(struct sandbox *sb) {
         if (event.type == PROTO_STARTED)
                 sb->callbacks->exec_started(sb->arg, event.id, event.code, TAKE_FD(fd));
         if (event.type == PROTO_FINISHED) {
-                const struct exec_result result = {
+                struct exec_result result = {
                         .id = event.id,
                         .exit_code = event.code & 0xff,
                         .signal = event.signal,
@@ -757,6 +799,7 @@ static void read_event(struct sandbox *sb) {
                         .max_rss_bytes = event.max_rss_bytes,
                 };
 
+                result.oom = was_out_of_memory(sb, &result);
                 sb->callbacks->exec_finished(sb->arg, &result);
         }
 }
@@ -809,6 +852,8 @@ const struct driver_ops driver_native = {
         .plan_free = native_plan_free,
         .describe = native_describe,
         .start = native_start,
+        .report = native_report,
+        .reap = native_reap,
         .exec = native_exec,
         .signal = native_signal,
         .poll = native_poll,

@@ -86,6 +86,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = bypasses_add(plan, spec, err);
         if (r == 0)
                 r = engines_choose(plan, spec, err);
+        if (r == 0)
+                r = limits_plan(spec, &plan->limits, err);
         if (r < 0)
                 return r;
         r = tmpfs_plan(plan, spec);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "drivers/native/limits.h"
 #include "fs/guard.h"
 #include "fs/pin.h"
 #include "runtime/base/buf.h"
@@ -125,6 +126,7 @@ struct driver_plan {
         bool home_planted;     /* HOME leads into what the run can write */
         char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
         bool network_open;
+        struct native_limits limits;
         bool cache_exclusive;
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */
         char overlay_why[256];

@@ -41,6 +41,8 @@
 
 enum {
         NUMBER_MAX = 24,
+        TMPFS_BYTES_PER_FILE = 4096,
+        TMPFS_FILES_MIN = 1024,
         SHM_SHARE = 4,         /* /dev/shm may hold a quarter of the machine's memory */
         ROOT_TMPFS_KIB = 4096, /* mount points and a few small files */
         KEYCTL_JOIN_SESSION = 1,
@@ -69,13 +71,17 @@ static int attach_own(const struct setup *s, int mnt, const char *path, bool is_
 }
 
 static int attach_tmpfs(const struct setup *s, const char *path, uint64_t size_bytes, mode_t mode) {
-        char size[NUMBER_MAX], octal[NUMBER_MAX];
-        const struct mnt_option options[] = { { "mode", octal }, { "size", size } };
+        char size[NUMBER_MAX], inodes[NUMBER_MAX], octal[NUMBER_MAX];
+        const struct mnt_option options[] = { { "mode", octal }, { "size", size }, { "nr_inodes", inodes } };
+        const uint64_t files = size_bytes / TMPFS_BYTES_PER_FILE;
         AUTO_FD int mnt = -1;
 
         (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) size_bytes);
         (void) snprintf(octal, sizeof(octal), "%o", mode);
-        mnt = mnt_new("tmpfs", options, size_bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
+        /* an inode costs the kernel a kilobyte that the size does not count */
+        (void) snprintf(inodes, sizeof(inodes), "%llu",
+                        (unsigned long long) (files < TMPFS_FILES_MIN ? TMPFS_FILES_MIN : files));
+        mnt = mnt_new("tmpfs", options, size_bytes ? 3 : 1, MNT_NOSUID | MNT_NODEV);
         return mnt < 0 ? mnt : attach(s, mnt, path, false);
 }
 
@@ -666,6 +672,9 @@ static int stage_confine(struct setup *s, struct error *err) {
                 if (r < 0 && r != -ENOTSUP)
                         return error_set(err, r, "landlock: %s", strerror(-r));
         }
+        r = limits_inherit(s->limits, err);
+        if (r < 0)
+                return r;
         r = confine_caps();
         if (r < 0)
                 return error_set(err, r, "drop capabilities: %s", strerror(-r));

@@ -69,6 +69,7 @@ struct setup {
         int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
         bool mask;              /* root without idmapped clones: hide its files by name */
         struct uppers uppers;
+        const struct limits *limits;
         struct seccomp_program filter;
         struct trace trace;
         /* made by the stages */

@@ -6,16 +6,19 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/run/control.h"
 #include "runtime/run/supervise.h"
 
+static const char out_of_memory[] = "OUT_OF_MEMORY";
 static const struct slot slot_init = { .fd = -1, .out = OUTPUT_INIT };
 
 void commands_init(struct supervisor *s) {
@@ -124,6 +127,17 @@ void commands_started(struct supervisor *s, uint32_t id, pid_t pid, int pty_fd) 
                 tell(slot, &msg, pty);
 }
 
+/* Why a command that the memory limit killed ended so. */
+static void explain_oom(const struct slot *slot, const struct exec_result *result, char *ret, size_t size) {
+        const bool itself = result->signal == SIGKILL;
+
+        (void) snprintf(ret, size,
+                        "out of memory: the limit of %" PRIu64 " MiB was reached (peak %" PRIu64
+                        " MiB), and the kernel killed %s'%s'; raise limits.memory",
+                        result->memory_limit_bytes >> 20, result->memory_peak_bytes >> 20,
+                        itself ? "" : "a process of ", ESC(slot->name));
+}
+
 static void tell_end(struct slot *slot, const struct exec_result *result) {
         struct run_msg msg = { .type = RUN_MSG_EXIT,
                                .id = result->id,
@@ -131,6 +145,11 @@ static void tell_end(struct slot *slot, const struct exec_result *result) {
                                .signal = result->signal,
                                .exec_errno = result->exec_errno };
 
+        if (result->oom && result->exit_code != 0) {
+                msg.type = RUN_MSG_ERROR;
+                (void) snprintf(msg.failure_code, sizeof(msg.failure_code), "%s", out_of_memory);
+                explain_oom(slot, result, msg.text, sizeof(msg.text));
+        }
         tell(slot, &msg, -1);
         leave(slot);
 }
@@ -141,10 +160,11 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
         if (!slot)
                 return;
         events_emit(&s->record.events, "exec_finished",
-                    json_pack("{s:i,s:i,s:i,s:i,s:I,s:I}", "exec_id", (int) result->id, "pid",
+                    json_pack("{s:i,s:i,s:i,s:i,s:b,s:I,s:I}", "exec_id", (int) result->id, "pid",
                               (int) slot->pid, "exit_code", result->exit_code, "signal", result->signal,
-                              "duration_ms", (json_int_t) ((clock_ns() - slot->since_ns) / 1000000),
-                              "max_rss_bytes", (json_int_t) result->max_rss_bytes));
+                              "oom", result->oom, "duration_ms",
+                              (json_int_t) ((clock_ns() - slot->since_ns) / 1000000), "max_rss_bytes",
+                              (json_int_t) result->max_rss_bytes));
         if (result->max_rss_bytes > s->peak_memory_bytes)
                 s->peak_memory_bytes = result->max_rss_bytes;
         slot->id = 0;
@@ -162,6 +182,12 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
                 s->final.code = result->exit_code;
                 s->final.signal = result->signal;
                 s->final.exec_errno = result->exec_errno;
+                if (result->oom && result->exit_code != 0) {
+                        char text[ERROR_MSG_MAX];
+
+                        explain_oom(slot, result, text, sizeof(text));
+                        supervisor_fail(s, result->exit_code, out_of_memory, text);
+                }
         } else if (slot->state == CLIENT_EXEC) {
                 tell_end(slot, result);
         }

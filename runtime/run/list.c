@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "drivers/driver.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sys.h"
@@ -108,12 +109,22 @@ static bool is_newborn(const struct listed_run *run) {
         return now.tv_sec - run->changed_ns / 1000000000LL < NEWBORN_SECONDS;
 }
 
+/* What the run's driver left outside the run directory. */
+static void reap_outside(const struct listed_run *run) {
+        const char *name = json_string_value(json_object_get(run->state, "driver"));
+        const struct driver_ops *driver = name ? driver_find(name) : NULL;
+
+        if (driver && driver->reap)
+                driver->reap(json_object_get(run->state, "plan"), run->dir->id);
+}
+
 static int reap(const struct listed_run *run, void *arg) {
         const struct reap *reap = arg;
         bool kept;
 
         if (run->status != RUN_DEAD || (!run->state && is_newborn(run)) || !lock(run->dir))
                 return 0;
+        reap_outside(run);
         kept = json_is_true(json_object_get(run->state, "keep")) || !run_bury(run->dir);
         if (kept && run->state)
                 mark_finished(run->dir, run->state);

@@ -386,6 +386,22 @@ void supervisor_post_created(struct supervisor *s, const struct exec_result *res
         supervisor_fail(s, EXIT_AROUND, "POST_CREATE_FAILED", text);
 }
 
+/* What only the start could tell becomes part of the state. */
+static void take_report(struct supervisor *s) {
+        AUTO_JSON json_t *report = s->args->driver->report ? s->args->driver->report(s->sandbox) : NULL;
+        json_t *const plan = json_object_get(s->record.state, "plan");
+        json_t *rows = json_object_get(plan, "degraded");
+
+        if (!report)
+                return;
+        if (!rows && json_object_set_new(plan, "degraded", json_array()) == 0)
+                rows = json_object_get(plan, "degraded");
+        (void) json_array_extend(rows, json_object_get(report, "degraded"));
+        (void) json_object_del(report, "degraded");
+        (void) json_object_update(plan, report);
+        (void) run_state_store(s->args->dir, s->record.state, false, NULL);
+}
+
 static const struct sandbox_callbacks callbacks = {
         .seeded = on_seeded,
         .exec_started = on_exec_started,
@@ -422,6 +438,7 @@ static int start(struct supervisor *s, struct error *err) {
         r = args->driver->start(args->plan, &req, &s->sandbox, err);
         if (r < 0)
                 return r;
+        take_report(s);
         /* the command runs: from here on nothing takes time from it */
         s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
         tell_started(s);

@@ -121,7 +121,12 @@ struct spec {
                 enum network_mode mode;
         } network;
         struct {
-                uint64_t disk;       /* bytes that the run may hold of changes, 0: any number */
+                uint64_t disk;   /* bytes that the run may hold of changes, 0: any number */
+                uint64_t memory; /* bytes, 0: any number; so for the others */
+                char *cpus;      /* "1.5"; NULL: all */
+                uint64_t pids;
+                uint64_t open_files; /* of one process */
+                uint64_t file_size;  /* bytes, of one file */
                 uint64_t timeout_ms; /* 0: none */
         } limits;
         char *post_create; /* for /bin/sh -c */
