@@ -207,9 +207,9 @@ before_a_command() {
         "$C" exec "$id" cat /data/f </dev/null >out 2>err || rc=$?
         lacks "$(cat out)" canary
         [ "$rc" != 0 ] || fail 'the command ran'
-        "$C" events "$id" >events || true
+        "$C" events "$id" >told || true
         "$C" rm -f "$id" >/dev/null || true
-        has "$(cat events)" '"type":"bind_source_changed"'
+        has "$(cat told)" '"type":"bind_source_changed"'
 }
 
 # what a run holds lands on the directory it was made in, and on no other, be it of the same name

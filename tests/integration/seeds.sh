@@ -239,20 +239,6 @@ planted_home() {
         eq 'true' "$(host_state ev enabled)"
         lacks "$(entries ev sandbox_host_state_mounted)$(entries ev host_state_seeded)" evil
 }
-# HOME elsewhere does not open the real home
-real_home() {
-        local real
-        real=$(getent passwd "$(id -u)" | cut -d: -f6)
-        [ -d "$real" ] && [ ! -e "$real/.vault-token" ] && [ -w "$real" ] || skip "no home in $real to try"
-        echo canary >"$real/.vault-token"
-        status 125 sandbox --mount "type=bind,source=$real/.vault-token,target=/data" -- cat /data >out 2>err || {
-                rm "$real/.vault-token"
-                exit 1
-        }
-        rm "$real/.vault-token"
-        has "$(cat err)" 'a token'
-}
-
 t 'an entry for each file' a_file_each
 t 'an entry for each of thousands of files' many_files
 t 'limits of a seed' limits
@@ -263,6 +249,5 @@ t 'a seed that is swapped' racing_seed
 t 'a seed that grows' growing
 t 'host state auto and none' auto_and_none
 t 'a home that the project chose' planted_home
-t 'the real home is refused whatever HOME says' real_home
 t 'links from an agent directory' agent_links
 finish

@@ -290,6 +290,36 @@ static void pin_open_allows_by_name(void **state) {
         }
 }
 
+static bool has(char **v, size_t n, const char *want) {
+        for (size_t i = 0; i < n; i++) {
+                if (strcmp(v[i], want) == 0)
+                        return true;
+        }
+        return false;
+}
+
+static void free_list(char **v, size_t n) {
+        assert_null(v[n]);
+        for (size_t i = 0; i < n; i++)
+                free(v[i]);
+        free(v);
+}
+
+/* Whatever HOME says: a project may have set it. Red without own_home. */
+static void pin_open_refuses_the_real_home(void **state) {
+        const struct place *p = *state;
+        const struct pin_policy policy = { .home = "/nowhere", .own_home = p->home };
+        AUTO_PIN struct pin pin = PIN_INIT;
+        char **v = NULL;
+        size_t n = 0;
+
+        assert_int_equal(pin_open(at(p, "home/.ssh/id"), &policy, &pin, NULL), -EPERM);
+        assert_int_equal(pin_open(p->home, &policy, &pin, NULL), 0);
+        assert_int_equal(pin_hidden(&pin, &policy, &v, &n), 0);
+        assert_true(has(v, n, "/.ssh"));
+        free_list(v, n);
+}
+
 static void pin_open_keeps_links_beneath(void **state) {
         const struct place *p = *state;
         const struct pin_policy policy = { .home = p->home, .beneath = at(p, "home/ws") };
@@ -518,21 +548,6 @@ static void pin_follow_takes_nothing_else(void **state) {
         assert_int_equal(st.st_ino, file.ino);
 }
 
-static bool has(char **v, size_t n, const char *want) {
-        for (size_t i = 0; i < n; i++) {
-                if (strcmp(v[i], want) == 0)
-                        return true;
-        }
-        return false;
-}
-
-static void free_list(char **v, size_t n) {
-        assert_null(v[n]);
-        for (size_t i = 0; i < n; i++)
-                free(v[i]);
-        free(v);
-}
-
 static void hidden_of(const char *path, const struct pin_policy *policy, char ***ret, size_t *ret_n) {
         AUTO_PIN struct pin pin = PIN_INIT;
 
@@ -706,6 +721,7 @@ int main(void) {
                 TEST(pin_open_records_what_it_found),
                 TEST(pin_open_refuses),
                 TEST(pin_open_allows_by_name),
+                TEST(pin_open_refuses_the_real_home),
                 TEST(pin_open_keeps_links_beneath),
                 TEST(pin_check_finds_a_swap),
                 TEST(pin_check_finds_a_new_owner),
