@@ -196,6 +196,16 @@ file_pinned() {
         eq fine "$(cat out)"
 }
 
+# a run without a first command: it does not start. Red when lookup_region() does not look
+before_the_mount() {
+        local rc=0
+        sources
+        timeout 60 at-call clone "$rename_source" "$C" start --mount "type=bind,source=$D/up/mid/src,target=/data" >out 2>err || rc=$?
+        eq 125 "$rc"
+        eq '' "$(cat out)"
+        has "$(cat err)" "bind source '$D/up/mid/src' changed"
+}
+
 # before each command: what has changed since the last one. Red when native_exec() does not look
 before_a_command() {
         local id rc=0
@@ -410,6 +420,7 @@ t 'an editor replaces a file' editor
 t 'a file that something else replaces' files
 t 'a file that is kept' file_pinned
 t 'a refused file next to the source' refused_file
+t 'a source that changes before a start' before_the_mount
 t 'a source that changes before a further command' before_a_command
 t 'apply looks at the source again' apply_looks_again
 t 'a right that is taken away is no change' cannot_tell
