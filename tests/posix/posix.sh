@@ -111,4 +111,83 @@ processes_everywhere() {
 
 processes_everywhere
 
+# tree_in REGION LIMIT_OF_DESCRIPTORS WHAT...: trees.c, the server under the same limit
+tree_in() {
+        local region=$1 limit=$2
+        shift 2
+        mkdir d
+        [ "$1" != stable ] || (cd d && trees make)
+        ulimit -n "$limit"
+        LIMIT=1500 in_region "$region" "$own" "$W/d" trees "$@"
+}
+
+# how many hard links there can be is what the file system below says
+links_same() {
+        local bare
+        mkdir d
+        bare=$(LIMIT=1500 in_region bare "$own" "$W/d" trees links "$2")
+        [[ $bare == *links:* ]] || fail "no answer: $bare"
+        eq "$bare" "$(LIMIT=1500 in_region "$1" "$own" "$W/d" trees links "$2")"
+}
+
+trees_everywhere() {
+        local region many=3000 descriptors=64 links=300
+        [ -z "${COFFERDAM_LONG-}" ] || many=1000000 descriptors=1024 links=65535
+        for region in direct cow; do
+                t "$region: names that stay are listed once while others come and go" tree_in $region 64 stable
+                t "$region: $many files with $descriptors descriptors" tree_in $region $descriptors many $many
+                t "$region: 1000 levels" tree_in $region 64 deep 1000
+                t "$region: $links hard links" links_same $region $links
+        done
+}
+
+trees_everywhere
+
+# several programs at once, in the mode that maps a file between them
+sqlite_wal() {
+        need_command sqlite3
+        mkdir d
+        # shellcheck disable=SC2016 # for the shell inside
+        in_region "$1" "$own" "$W/d" bash -ec '
+                db() { sqlite3 -cmd ".timeout 60000" t.db "$@"; }
+                db "pragma journal_mode=wal; create table t(who, n);" >/dev/null
+                for who in 1 2 3 4; do
+                        for ((n = 0; n < 15; n++)); do
+                                echo "insert into t values($who, $n);"; echo "select count(*) from t;"
+                        done | sqlite3 -cmd ".timeout 60000" t.db >"out$who" & pids+=($!)
+                done
+                for pid in "${pids[@]}"; do wait "$pid"; done
+                db "select count(*), count(distinct who) from t; pragma integrity_check; pragma journal_mode;" >said
+                printf "60|4\nok\nwal\n" | diff - said
+                for who in 1 2 3 4; do sort -nc "out$who"; done'
+        [ "$1" = cow ] || eq '60' "$(sqlite3 d/t.db 'select count(*) from t')" 'rows on the host'
+}
+
+# what a mapping inside writes is on the host when msync returns; what the host writes is seen inside within the
+# time that attributes are kept, by whoever asks for them
+mapped_by_both() {
+        mkdir d
+        printf '%4096s' '' >d/f
+        in_region direct "$own" "$W/d" python3 -c '
+import mmap, os, time
+f = open("f", "r+b"); m = mmap.mmap(f.fileno(), 4096)
+assert m[1:2] == b" "
+m[0:1] = b"I"; m.flush(); open("inside", "w").close()
+while not os.path.exists("outside"): time.sleep(0.01)
+end = time.monotonic() + 1.5
+while m[1:2] != b"O":
+    assert time.monotonic() < end, "not seen"
+    os.stat("f"); time.sleep(0.02)
+assert m[0:1] == b"I" and os.pread(f.fileno(), 2, 0) == b"IO"' &
+        wait_for 60 test -e d/inside || fail 'nothing inside'
+        eq I "$(head -c 1 d/f)" 'the host'
+        printf O | dd of=d/f bs=1 seek=1 conv=notrunc status=none
+        : >d/outside
+        wait $!
+        eq IO "$(head -c 2 d/f)" 'the host'
+}
+
+for region in direct exclusive cow; do t "$region: SQLite in WAL mode from several processes" sqlite_wal $region; done
+t 'direct: a mapping inside and a writer outside' mapped_by_both
+
 finish
