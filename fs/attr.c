@@ -416,6 +416,8 @@ static int setattr(struct server *s, struct node *node, const struct stat *attr,
         } else {
                 r = keep_owner(s, node);
         }
+        if (to_set & FUSE_SET_ATTR_SIZE)
+                quota_freed(s);
         return r < 0 ? r : attr_read(s, node, ret);
 }
 

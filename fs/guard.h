@@ -50,9 +50,11 @@ struct guard_config {
         size_t n_regions;
         uid_t host_uid, inside_uid; /* the caller, as the host and as the sandbox's user namespace see it */
         gid_t host_gid, inside_gid;
-        uint32_t timeout_ms; /* entry, attribute and negative timeouts: cache shared 1000 */
-        bool exclusive;      /* nobody else writes the lower: long timeouts */
-        int notice_fd;       /* SOCK_SEQPACKET for struct guard_notice; -1: none */
+        uint32_t timeout_ms;           /* entry, attribute and negative timeouts: cache shared 1000 */
+        bool exclusive;                /* nobody else writes the lower: long timeouts */
+        uint64_t disk_max, inodes_max; /* what all uppers of staged and cow regions may hold together; 0: no
+                                          limit, of inodes: one for each 4 KiB of disk_max */
+        int notice_fd;                 /* SOCK_SEQPACKET for struct guard_notice; -1: none */
 };
 
 enum guard_notice_type {
@@ -60,6 +62,7 @@ enum guard_notice_type {
         NOTICE_DENIED,
         NOTICE_SOURCE_CHANGED,
         NOTICE_LOWER_CHANGED,
+        NOTICE_QUOTA, /* limits.disk is used up; rule: the key, detail: its bytes */
         NOTICE_TYPE_COUNT
 };
 enum { NOTICE_PATH_MAX = 1024, NOTICE_TEXT_MAX = 256 };

@@ -76,6 +76,7 @@ static int truncate_open(struct server *s, struct node *node, int fd, int flags)
                         return TAKE(writable, -1);
                 fd = writable;
         }
+        quota_freed(s);
         return ftruncate(fd, 0) < 0 ? -errno : 0;
 }
 
@@ -212,9 +213,10 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off
         size_t done = 0;
         int r = fd < 0 ? fd : 0;
 
-        (void) ino;
         if (size >= LONG_WRITE)
                 server_yield_turn(s);
+        if (r == 0)
+                r = quota_reserve_node(s, ino, size);
         while (r == 0 && done < size) {
                 const ssize_t n = write_some(fi, fd, data + done, size - done, off + (off_t) done);
 
@@ -256,6 +258,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
                 AUTO_TREE struct tree_hold hold = tree_read(s, node ? node->id : ino);
 
                 handle_free(s, fi->fh);
+                quota_freed(s);
         }
         if (node && upper_judged(s, node)) {
                 AUTO_TREE struct tree_hold hold = tree_write(s, node->id);
@@ -287,10 +290,12 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
         const int fd = handle_fd(s, fi->fh);
         int r = fd;
 
-        (void) ino;
         server_yield_turn(s);
-        if (fd >= 0)
+        if (fd >= 0 && !(mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE)))
+                r = quota_reserve_node(s, ino, len > 0 ? (uint64_t) len : 0);
+        if (r >= 0)
                 r = fallocate(fd, mode, off, len) < 0 ? -errno : 0;
+        quota_freed(s);
         reply_error(req, r);
 }
 
@@ -314,6 +319,18 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
                 (void) fuse_reply_lseek(req, r);
 }
 
+/* no more is copied than there is */
+static int reserve_copy(struct server *s, fuse_ino_t ino_out, int in, off_t off_in, size_t len) {
+        struct stat st;
+
+        if (fstat(in, &st) < 0)
+                return -errno;
+        if (off_in >= st.st_size)
+                return 0;
+        return quota_reserve_node(
+                s, ino_out, len < (size_t) (st.st_size - off_in) ? len : (uint64_t) (st.st_size - off_in));
+}
+
 /* NOLINTNEXTLINE(readability-function-size): the parameters are libfuse's */
 void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct fuse_file_info *fi_in,
                         fuse_ino_t ino_out, off_t off_out, struct fuse_file_info *fi_out, size_t len,
@@ -321,14 +338,19 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t off_in, struct 
         struct server *s = fuse_req_userdata(req);
         const int in = handle_fd(s, fi_in->fh), out = handle_fd(s, fi_out->fh);
         ssize_t n;
+        int r;
 
         (void) ino_in;
-        (void) ino_out;
         if (in < 0 || out < 0) {
                 reply_error(req, -EBADF);
                 return;
         }
         server_yield_turn(s);
+        r = reserve_copy(s, ino_out, in, off_in, len);
+        if (r < 0) {
+                reply_error(req, r);
+                return;
+        }
         n = copy_file_range(in, &off_in, out, &off_out, len, (unsigned int) flags);
         if (n < 0)
                 reply_error(req, -errno);

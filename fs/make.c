@@ -97,6 +97,10 @@ static int make_in_upper(struct spot *spot, const struct making *m) {
 
         if (dir < 0)
                 return dir;
+        r = quota_reserve(spot->server, spot->parent->region, S_ISREG(m->mode) ? 0 : QUOTA_BYTES_PER_INODE,
+                          1);
+        if (r < 0)
+                return r;
         r = spot->kind == LAYER_WHITEOUT ? make_over_whiteout(spot, m, dir) : make_at(dir, spot->name, m);
         if (r == 0 && S_ISDIR(m->mode))
                 upper_changed(spot->server, spot->parent->region);
@@ -329,6 +333,8 @@ static int create_copied(struct spot *spot, const struct creating *c, struct cre
         if (r != -ENOENT)
                 return r < 0 ? r : -EEXIST;
         r = spot_upper_dir(spot);
+        if (r >= 0)
+                r = quota_reserve(spot->server, spot->parent->region, 0, 1);
         if (r < 0)
                 return r;
         fd = open_created(spot, NODE_UPPER, c->host_flags | O_CREAT | O_EXCL, c->mode);

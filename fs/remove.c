@@ -66,6 +66,7 @@ static int unlink_copied(struct spot *spot, enum node_layer layer) {
         dir = spot_upper_dir(spot);
         if (dir < 0)
                 return dir;
+        quota_note(spot->server, spot->parent->region, 1);
         if (layer == NODE_UPPER)
                 r = layer_origin_at(dir, spot->name, &origin);
         if (r < 0 || origin.ino == 0)
@@ -135,8 +136,10 @@ static int unname(struct server *s, fuse_ino_t parent, const char *name, bool di
                         r = region_kind_copies(spot.region->kind) ? unlink_copied(&spot, layer)
                                                                   : unlink_held(&spot, &facts, layer);
         }
-        if (r == 0)
+        if (r == 0) {
                 spot_gone(&spot, &facts);
+                quota_freed(s);
+        }
         return r;
 }
 

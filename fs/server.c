@@ -300,7 +300,10 @@ static int init_server(struct server *s, const struct guard_config *config, stru
         if (r < 0)
                 return error_set(err, r, "supplementary groups: %s", strerror(-r));
         s->streams = streams_new();
-        return s->streams ? init_regions(s, err) : error_set(err, -ENOMEM, "out of memory");
+        r = s->streams ? init_regions(s, err) : error_set(err, -ENOMEM, "out of memory");
+        if (r == 0)
+                quota_init(s);
+        return r;
 }
 
 static void free_handles(struct server *s) {
@@ -323,6 +326,7 @@ void server_deinit(struct server *s) {
         free(s->gauges);
         attr_deinit(&s->ids);
         watch_deinit(s);
+        quota_deinit(s);
         notices_deinit(&s->notices);
         for (unsigned int i = 0; i < NODE_DOMAINS_MAX; i++)
                 (void) pthread_rwlock_destroy(&s->domains[i]);

@@ -13,6 +13,7 @@
 #include "fs/holds.h"
 #include "fs/node.h"
 #include "fs/notice.h"
+#include "fs/quota.h"
 #include "fs/watch.h"
 #include "fs/workers.h"
 
@@ -52,6 +53,7 @@ struct server {
         struct streams *streams; /* owned */
         struct watch watch;
         struct notices notices;
+        struct quota quota;
         struct idmap ids;
         pthread_rwlock_t domains[NODE_DOMAINS_MAX]; /* holds.h */
         pthread_key_t worker;                       /* struct worker of this thread */

@@ -160,6 +160,7 @@ static int prepare_whiteout(const struct end *from, char temp[UPPER_TEMP_SIZE]) 
                 r = layer_needs_whiteouts(from->spot.upper, &needed);
         if (r < 0 || !needed)
                 return r;
+        quota_note(from->spot.server, from->spot.parent->region, 1);
         upper_temp_name(temp);
         return layer_whiteout(from->spot.upper, temp, &origin);
 }
@@ -199,6 +200,7 @@ static int move(struct renaming *r) {
         if (is_dir(&r->from))
                 upper_changed(r->server, a->parent->region);
         q = renaming_moved(r);
+        quota_freed(r->server);
         settle(r->server, &m);
         return q;
 }

@@ -102,7 +102,9 @@ static int copy_dir(struct server *s, struct node *dir, const struct place *wher
 
         if (r < 0)
                 return r;
-        r = layer_copy_up_dir(fd, upper_parent, where->name);
+        r = quota_reserve(s, dir->region, QUOTA_BYTES_PER_INODE, 1);
+        if (r == 0)
+                r = layer_copy_up_dir(fd, upper_parent, where->name);
         dirs_put(s, dir);
         if (r == 0)
                 upper_changed(s, dir->region);
@@ -223,6 +225,11 @@ static int copy_nameless(struct server *s, struct node *node) {
 
         if (lower < 0)
                 return lower == -EBADF ? -ESTALE : TAKE(lower, -1);
+        r = facts_at(lower, "", &facts);
+        if (r == 0)
+                r = quota_reserve(s, node->region, (uint64_t) facts.st.st_blocks * 512, 1);
+        if (r < 0)
+                return r;
         fresh = layer_copy_nameless(lower, server_region(s, node->region)->upper_fd);
         if (fresh < 0)
                 return TAKE(fresh, -1);
@@ -272,6 +279,8 @@ static int copy_up_named(struct server *s, struct node *node, bool with_data, co
         if (dir < 0)
                 return TAKE(dir, -1);
         r = facts_at(lower, "", &was);
+        if (r == 0)
+                r = quota_reserve(s, node->region, with_data ? (uint64_t) was.st.st_blocks * 512 : 0, 1);
         if (r == 0)
                 r = layer_copy_up_quietly(lower, dir, where->name, with_data);
         if (r == 0)

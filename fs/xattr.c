@@ -82,8 +82,12 @@ static int change(struct server *s, struct node *node, const struct change *c) {
         }
         if (r == 0)
                 r = locate(s, node, true, &at);
-        if (r < 0)
+        if (r == 0 && c->value)
+                r = quota_reserve(s, node->region, QUOTA_BYTES_PER_INODE, 0);
+        if (r < 0) {
+                at.fd = fd_close(at.fd);
                 return r;
+        }
         if (c->value)
                 r = setxattr(at.path, c->name, c->value, c->size, c->flags);
         else

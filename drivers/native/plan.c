@@ -95,6 +95,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 return error_set(err, r, "temporary file systems: %s", strerror(-r));
         places_sort(plan);
         plan->network_open = spec->network.mode == NETWORK_OPEN;
+        plan->disk_max = spec->limits.disk;
         plan->cache_exclusive = spec->workspace.cache == CACHE_EXCLUSIVE;
         return 0;
 }

@@ -127,6 +127,7 @@ struct driver_plan {
         char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
         bool network_open;
         struct native_limits limits;
+        uint64_t disk_max; /* limits.disk, 0: none */
         bool cache_exclusive;
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */
         char overlay_why[256];

@@ -17,6 +17,7 @@
  * on the host.
  */
 #include "runtime/run/supervisor.h"
+#include "runtime/base/parse.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -105,12 +106,24 @@ static void on_source_changed(struct supervisor *s, const struct guard_notice *n
         supervisor_fail(s, EXIT_AROUND, "BIND_SOURCE_CHANGED", text);
 }
 
+static void on_quota(struct supervisor *s, const struct guard_notice *notice) {
+        uint64_t limit = 0;
+
+        (void) !parse_u64(notice->detail, 0, INT64_MAX, &limit);
+        events_emit(&s->record.events, "quota_exceeded",
+                    json_pack("{s:i,s:I}", "region", (int) notice->region, "limit", (json_int_t) limit));
+}
+
 static void on_notice(void *arg, const struct guard_notice *notice) {
         struct supervisor *s = arg;
         const bool held = notice->type == NOTICE_HELD;
 
         if (notice->type == NOTICE_SOURCE_CHANGED) {
                 on_source_changed(s, notice);
+                return;
+        }
+        if (notice->type == NOTICE_QUOTA) {
+                on_quota(s, notice);
                 return;
         }
         if (held &&

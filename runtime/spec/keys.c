@@ -244,8 +244,9 @@ const struct key spec_keys[] = {
         { SECTION_LIMITS, "pids", KEY_NUMBER, AT(limits.pids), .min = 1, .max = 4194304, .flag = "pids",
           .metavar = "N", .trust = TRUST_WORKFLOW, .help = "processes and threads at the same time" },
         { SECTION_LIMITS, "disk", KEY_SIZE, AT(limits.disk), .min = 65536, .max = 1ULL << 50, .unit = "bytes",
-          .flag = "disk", .metavar = "SIZE", .trust = TRUST_WORKFLOW, .instead = "leave it out",
-          .help = "what the run may hold of changes" },
+          .flag = "disk", .metavar = "SIZE", .trust = TRUST_WORKFLOW,
+          .help = "what the run may hold of changes in staged and cow regions, and a file for each 4 KiB "
+                  "of it; not given: what the disk has" },
         { SECTION_LIMITS, "open_files", KEY_NUMBER, AT(limits.open_files), .min = 64, .max = 1 << 30,
           .trust = TRUST_WORKFLOW, .help = "descriptors of one process" },
         { SECTION_LIMITS, "file_size", KEY_SIZE, AT(limits.file_size), .min = 1, .max = 1ULL << 62,

@@ -89,7 +89,7 @@ protected_stays() {
         mkdir -p a/b/p
         echo 1 >a/b/p/f
         py -p '/a/b/p/**' -p '/x/forbidden' <<'PY'
-import errno, os
+import errno, os, time
 def no(f, *a):
     try: f(*a)
     except OSError as e: assert e.errno == errno.EROFS, (f, a, e)
@@ -212,6 +212,67 @@ random_calls() {
         done
 }
 
+# What is deleted, truncated, punched, replaced or closed is free again; a file with holes counts what it has; nothing is
+# hidden by a mode, a second name or a file that has none. Red when count_dir() does not open up directories, when
+# count_nameless() is not asked, when recount() is not called.
+limit() {
+        mkdir lower
+        truncate -s 3000000 lower/sparse
+        head -c 300000 /dev/urandom >lower/big
+        g -n -q 1048576 -- python3 -c "$(
+                cat <<'PY'
+import errno, os, time
+def full(f):
+    try: f()
+    except OSError as e: assert e.errno == errno.EDQUOT, e
+    else: raise AssertionError('there was room')
+def put(name, n, mode='wb'):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | (os.O_APPEND if mode == 'ab' else os.O_TRUNC))
+    try:
+        while n > 0: n -= os.write(fd, b'x' * min(n, 65536))
+    finally: os.close(fd)
+fits = put
+put('a', 900000)
+full(lambda: put('b', 300000)); os.unlink('b')
+os.unlink('a'); fits('a', 900000)
+os.truncate('a', 100); fits('b', 800000)
+full(lambda: put('a', 300000, 'ab')); os.truncate('a', 0)
+put('c', 1); os.rename('c', 'b'); fits('a', 800000)
+os.link('a', 'a2'); os.unlink('a'); full(lambda: put('b', 300000)); os.unlink('b')
+fd = os.open('a2', os.O_RDWR); os.unlink('a2'); full(lambda: put('b', 300000)); os.close(fd)
+time.sleep(0.3) # the last close is told later
+fits('b', 800000)
+os.mkdir('closed'); os.rename('b', 'closed/b'); os.chmod('closed', 0); full(lambda: put('b', 300000))
+assert os.stat('closed').st_mode & 0o777 == 0
+os.chmod('closed', 0o700); os.unlink('closed/b'); os.unlink('b')
+os.chmod('lower/sparse', 0o600); fits('b', 800000)
+full(lambda: os.chmod('lower/big', 0o600)); os.unlink('b')
+os.chmod('lower/big', 0o600)
+full(lambda: os.posix_fallocate(os.open('f', os.O_RDWR | os.O_CREAT), 0, 1 << 40))
+with open('p', 'wb') as f: f.truncate(1 << 40); f.write(b'x' * 4096)
+def many():
+    for i in range(400): os.mkdir('d%d' % i)
+full(many)
+for n in os.listdir('.'):
+    if n[0] == 'd': os.rmdir(n)
+PY
+        )" 2>said
+        eq 'notice: quota   rule=limits.disk detail=1048576' "$(cat said)"
+        # what an earlier start left is counted
+        g -q 307200 -- sh -c '! head -c 100000 /dev/zero >new' 2>said
+        has "$(cat said)" 'quota exceeded'
+}
+
+# the whole way: the flag, the file server, the event
+limit_of_a_run() {
+        "$C" run --engine fuse --workspace-mode cow --disk 1M -- sh -c 'head -c 3000000 /dev/zero >big; head -c 100 /dev/zero >small' \
+                >said 2>&1 || true
+        has "$(cat said)" 'quota exceeded'
+        eq 1 "$(cat "$T"/state/cofferdam/runs/*/events.jsonl | grep -c '"quota_exceeded"')"
+        has "$(cat "$T"/state/cofferdam/runs/*/events.jsonl)" '"limit":1000000'
+        [ ! -e big ] && [ ! -e small ]
+}
+
 t 'the host keeps what it has' host_stays
 t 'nothing lands by itself' nothing_lands_alone
 t 'only what is held is told' held_is_told
@@ -219,6 +280,8 @@ t 'what is hidden stays hidden under another name' hidden_stays_hidden
 t 'what is protected keeps its name' protected_stays
 t 'records of renames lead nowhere else' bad_redirects
 t 'links of the host to one file' links_of_the_lower
+t 'a limit on what is kept' limit
+t 'limits.disk of a run' limit_of_a_run
 t 'trees longer than PATH_MAX' deep
 t 'edits of the host below' host_edits
 t 'random calls as in a plain directory' random_calls

@@ -7,11 +7,11 @@
  *
  * DIR may be a regular file. In a user and mount namespace of its own the command sees DIR through the
  * server. Exit code of the command; 77 when user namespaces or FUSE are missing; 125 for a failure of this
- * program or of the server. -r read-only region  -c copy on write  -s staged  -x exclusive  -b built-in rules
- * -h hold  -p protect  -H hide -u directory for held files, empty or from an earlier run (default: a
- * temporary one, removed)  -n print notices  -B no server: the bare directory, all else the same, to compare
- * with  -I the user and group that the command is (default: the caller's)
- *  -k what happens when DIR leads elsewhere (default: nobody looks)
+ * program or of the server. -r read-only region  -c copy on write  -s staged  -q bytes the upper may hold  -x
+ * exclusive  -b built-in rules -h hold  -p protect  -H hide -u directory for held files, empty or from an
+ * earlier run (default: a temporary one, removed)  -n print notices  -B no server: the bare directory, all
+ * else the same, to compare with  -I the user and group that the command is (default: the caller's) -k what
+ * happens when DIR leads elsewhere (default: nobody looks)
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +47,7 @@ struct setup {
         struct rule_def rules[RULES_GIVEN_MAX];
         size_t n_rules;
         enum region_kind kind;
+        uint64_t disk_max;
         bool keep, exclusive, notices, bare;
         uid_t uid, host_uid;
         gid_t gid, host_gid;
@@ -159,12 +160,12 @@ static _Noreturn void inside(const struct setup *s, int sock) {
 /* ---- outside ---- */
 
 static _Noreturn void print_notices(int sock) {
-        static const char *const types[] = { "held", "denied", "source-changed" };
+        static const char *const types[] = { "held", "denied", "source-changed", "lower-changed", "quota" };
         struct guard_notice n;
 
         while (recv(sock, &n, sizeof(n), 0) == sizeof(n))
-                (void) fprintf(stderr, "notice: %s %s %s rule=%s detail=%s\n", types[n.type % 3], n.op,
-                               n.path, n.rule, n.detail);
+                (void) fprintf(stderr, "notice: %s %s %s rule=%s detail=%s\n",
+                               types[n.type % ARRAY_SIZE(types)], n.op, n.path, n.rule, n.detail);
         _exit(0);
 }
 
@@ -195,6 +196,7 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
                                        .host_gid = s->host_gid,
                                        .inside_gid = s->gid,
                                        .timeout_ms = 1000,
+                                       .disk_max = s->disk_max,
                                        .exclusive = s->exclusive };
         struct stat st;
         size_t len, n = 0;
@@ -255,13 +257,15 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+KrcsxbBnI:h:k:p:H:u:")) != -1) {
+        while ((c = getopt(argc, argv, "+KrcsxbBnI:h:k:p:H:u:q:")) != -1) {
                 if (c == 'K')
                         s->keep = true;
                 else if (c == 'r')
                         s->kind = REGION_RO;
                 else if (c == 'c')
                         s->kind = REGION_COW;
+                else if (c == 'q')
+                        s->disk_max = strtoull(optarg, NULL, 10);
                 else if (c == 's')
                         s->kind = REGION_STAGED;
                 else if (c == 'x')
