@@ -1,50 +1,18 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fsuid.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "drivers/native/parts.h"
+#include "fs/casefold.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/path.h"
 #include "runtime/base/sys.h"
-
-#ifndef FS_CASEFOLD_FL
-#define FS_CASEFOLD_FL 0x40000000
-#endif
-
-/* File systems that find "a" under the name "A" (f_type of statfs(2)). */
-static const uint32_t folding_fs[] = {
-        0x4d44,                 /* vfat */
-        0x2011bab0,             /* exfat */
-        0x5346544e, 0x7366746e, /* ntfs */
-        0x482b,     0x4244,     /* hfsplus, hfs */
-        0xff534d42, 0xfe534d42, /* cifs, smb2 */
-        0x01021997,             /* 9p: often a Windows directory seen from WSL */
-};
-
-static bool folds_case(int fd, bool is_dir) {
-        AUTO_FD int dir = -1;
-        struct statfs fs;
-        int flags = 0;
-
-        if (fstatfs(fd, &fs) < 0)
-                return true; /* not known: the stricter reading */
-        for (size_t i = 0; i < ARRAY_SIZE(folding_fs); i++)
-                if ((uint32_t) fs.f_type == folding_fs[i])
-                        return true;
-        if (!is_dir)
-                return false;
-        dir = open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
-        return dir >= 0 && ioctl(dir, FS_IOC_GETFLAGS, &flags) == 0 && (flags & FS_CASEFOLD_FL);
-}
 
 const struct native_region *region_find(const struct driver_plan *plan, const char *inside) {
         const struct native_region *best = NULL;
@@ -181,7 +149,7 @@ static int add_rules(struct driver_plan *plan, struct native_region *region, con
                 region->rules = plan->toolchain_rules;
                 return 0;
         }
-        fold = (req->builtin_rules || hidden.n > 0) && folds_case(region->pin.fd, !region->is_file);
+        fold = (req->builtin_rules || hidden.n > 0) && casefold_detect(region->pin.fd, !region->is_file);
         r = compile_rules(spec, req, &fixed, &hidden, fold, &region->rules, err);
         if (r == 0 && region->rules_shared)
                 plan->toolchain_rules = region->rules;

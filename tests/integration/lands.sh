@@ -67,7 +67,34 @@ attacks_work() {
         done
 }
 
+# A workspace on a file system that folds case, which does not say so: what is ruled is ruled in every spelling. Red
+# when casefold_detect() does not try the names.
+every_spelling() { # [OPTION...]
+        local rc=0
+        mkdir real mnt
+        cp "$T/lands.py" real/
+        (cd real && fixture && ruled >"$T/ruled")
+        # shellcheck disable=SC2016 # for the inner shell
+        unshare "$([ "$(id -u)" = 0 ] && echo --mount || echo --map-current-user)" --keep-caps --mount sh -c '
+                "$1" real mnt & server=$!; shift
+                for i in 1 2 3 4 5 6 7 8 9 10; do mountpoint -q mnt && break; sleep 0.1; done
+                mountpoint -q mnt || exit 77
+                cd mnt && cat KEEP/File >/dev/null || exit 78
+                "$@"; rc=$?
+                cd .. && umount mnt; wait $server; exit $rc' - "$HELPERS/fold-mount" \
+                "$C" run --protect '/keep/**' --protect '/outer/keep/**' --hold '/held/**' --hold '/outer/held/**' \
+                --hide '/secret/**' --hide '/outer/secret/**' "$@" -- python3 lands.py attack spellings >"$T/said" 2>"$T/err" || rc=$?
+        [ "$rc" != 77 ] || skip "no FUSE file system can be mounted here: $(cat "$T/err")"
+        [ "$rc" = 0 ] || fail "status $rc: $(tail -n 3 "$T/err")"
+        has "$(cat "$T/said")" ./pub/file
+        ! grep -av '^./lands.py' "$T/said" | grep -a HIDDEN-BYTES || fail 'a hidden byte was read'
+        (cd real && ruled | diff "$T/ruled" -) || fail 'a ruled file has changed on the host'
+        ! grep -rl WRITTEN-BY-THE-WORK real/[kK]* real/[hH]* real/[sS]* real/outer || fail 'the work has written there'
+}
+
 t 'the attacks work without a guard' attacks_work
+t 'every spelling on a file system that folds case, direct' every_spelling
+t 'every spelling on a file system that folds case, cow' every_spelling --workspace-mode cow
 for name in $(python3 "$T/lands.py" list); do
         t "$name, direct" attack '' "$name"
         t "$name, cow" attack -c "$name"
