@@ -99,8 +99,8 @@ void conn_linger(struct conn *conn) {
         struct tunnel_end *server = &conn->tunnel.ends[SERVER], *client = &conn->tunnel.ends[CLIENT];
 
         drop_request(conn);
-        loop_remove(conn->proxy->loop, &server->watch);
-        server->fd = fd_close(server->fd);
+        loop_close(conn->proxy->loop, &server->watch);
+        server->fd = -1;
         conn->state = CONN_LINGER;
         (void) shutdown(client->fd, SHUT_WR);
         client->watch.fn = on_linger_event;
@@ -284,14 +284,12 @@ static void on_dialled(void *arg, const struct dial_result *result) {
                 conn_answer(conn, 502, result->why);
                 return;
         }
-        server->fd = result->fd;
         conn->addr = result->addr;
+        server->fd = result->watch->fd;
         /* level-triggered: what a server sends early is still there when its turn comes */
-        if (loop_add(conn->proxy->loop, &server->watch, server->fd, conn->verdict.raw ? EPOLLIN : 0,
-                     on_server_waits) < 0)
-                conn_answer(conn, 502, "out of memory");
-        else
-                connected(conn);
+        loop_move(conn->proxy->loop, result->watch, &server->watch, conn->verdict.raw ? EPOLLIN : 0,
+                  on_server_waits);
+        connected(conn);
 }
 
 /* Decides and connects; again when the policy has changed meanwhile. */
@@ -308,7 +306,6 @@ static void start_dial(struct conn *conn) {
                 return;
         }
         conn->state = CONN_DIAL;
-        loop_set(conn->proxy->loop, &conn->tunnel.ends[CLIENT].watch, 0);
         loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->dial_queue, on_timeout);
 }
 
@@ -375,19 +372,24 @@ static void on_client_event(struct loop_watch *watch, uint32_t events) {
         char data[READ_BYTES];
         ssize_t n;
 
-        (void) events;
-        if (conn->state == CONN_DIAL) { /* nothing was asked for: the client is gone */
+        if (events & EPOLLERR) {
                 (void) conn_free(conn);
                 return;
         }
         n = recv(watch->fd, data, sizeof(data), 0);
         if (n < 0 && errno == EAGAIN)
                 return;
+        if (n == 0 && conn->state == CONN_DIAL) { /* half closed: the tunnel sees it again */
+                loop_set(conn->proxy->loop, watch, 0);
+                return;
+        }
         if (n <= 0 || buf_add(&conn->in, data, (size_t) n) < 0) {
                 (void) conn_free(conn);
                 return;
         }
-        if (conn->state == CONN_HELLO)
+        if (conn->state == CONN_DIAL) /* more than one read waits in the socket */
+                loop_set(conn->proxy->loop, watch, 0);
+        else if (conn->state == CONN_HELLO)
                 take_hello(conn);
         else if (memchr(data, '\n', (size_t) n) || conn->in.len >= HTTP_LINE_BYTES_MAX)
                 take_head(conn); /* only a new line can make a head whole: reading stays linear */

@@ -17,7 +17,6 @@ struct attempt {
         struct loop_watch watch; /* first: on_connected() gets it */
         struct dial *dial;
         struct addr addr;
-        int fd;
 };
 
 struct dial {
@@ -43,19 +42,14 @@ void dial_cancel(struct dial *dial) {
                 return;
         lookup_cancel(dial->lookup);
         loop_cancel(&dial->next);
-        for (size_t i = 0; i < dial->n; i++) {
-                loop_remove(dial->dialer->loop, &dial->attempts[i].watch);
-                dial->attempts[i].fd = fd_close(dial->attempts[i].fd);
-        }
+        for (size_t i = 0; i < dial->n; i++)
+                loop_close(dial->dialer->loop, &dial->attempts[i].watch);
         free(dial);
 }
 
 static void finish(struct dial *dial, struct dial_result result) {
-        const dial_fn fn = dial->fn;
-        void *arg = dial->arg;
-
+        dial->fn(dial->arg, &result);
         dial_cancel(dial);
-        fn(arg, &result);
 }
 
 static void fail(struct dial *dial) {
@@ -66,7 +60,7 @@ static void fail(struct dial *dial) {
                           : dial->error == EADDRNOTAVAIL                              ? "out of local ports"
                                                                                       : "cannot connect";
 
-        finish(dial, (struct dial_result){ .end = DIAL_FAILED, .fd = -1, .why = why });
+        finish(dial, (struct dial_result){ .end = DIAL_FAILED, .why = why });
 }
 
 static void try_next(struct dial *dial);
@@ -78,8 +72,7 @@ static void on_next(struct loop_timer *timer) {
 static void attempt_failed(struct attempt *attempt, int error) {
         struct dial *dial = attempt->dial;
 
-        loop_remove(dial->dialer->loop, &attempt->watch);
-        attempt->fd = fd_close(attempt->fd);
+        loop_close(dial->dialer->loop, &attempt->watch);
         dial->error = error;
         dial->failed++;
         if (dial->tried < dial->n)
@@ -94,16 +87,12 @@ static void on_connected(struct loop_watch *watch, uint32_t events) {
         socklen_t len = sizeof(int);
         int error = 0;
 
-        (void) events;
-        if (getsockopt(attempt->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+        if ((events & (EPOLLERR | EPOLLHUP)) && getsockopt(watch->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
                 error = errno;
-        if (error) {
+        if (error)
                 attempt_failed(attempt, error);
-                return;
-        }
-        loop_remove(dial->dialer->loop, watch);
-        finish(dial,
-               (struct dial_result){ .end = DIAL_OK, .fd = TAKE_FD(attempt->fd), .addr = attempt->addr });
+        else
+                finish(dial, (struct dial_result){ .end = DIAL_OK, .watch = watch, .addr = attempt->addr });
 }
 
 static int connect_to(const struct addr *addr, uint16_t port, int *ret_fd) {
@@ -122,17 +111,20 @@ static int connect_to(const struct addr *addr, uint16_t port, int *ret_fd) {
 
 static void try_next(struct dial *dial) {
         struct attempt *attempt = &dial->attempts[dial->tried++];
+        AUTO_FD int fd = -1;
         int r;
 
         if (dial->tried < dial->n)
                 loop_start(dial->dialer->loop, &dial->next, &dial->dialer->next_queue, on_next);
         else
                 loop_cancel(&dial->next);
-        r = connect_to(&attempt->addr, dial->port, &attempt->fd);
+        r = connect_to(&attempt->addr, dial->port, &fd);
         if (r == 0)
-                r = loop_add(dial->dialer->loop, &attempt->watch, attempt->fd, EPOLLOUT, on_connected);
+                r = loop_add(dial->dialer->loop, &attempt->watch, fd, EPOLLOUT, on_connected);
         if (r < 0)
                 attempt_failed(attempt, -r);
+        else
+                (void) TAKE_FD(fd); /* the watch has it */
 }
 
 /* Keeps what may be dialled, IPv6 and IPv4 in turn, IPv6 first (RFC 8305). */
@@ -161,13 +153,13 @@ static void choose(struct dial *dial, const struct addr *addrs, size_t n, struct
                 if (i == n)
                         continue;
                 used[i] = true;
-                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = addrs[i], .fd = -1 };
+                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = addrs[i] };
         }
 }
 
 static void on_addrs(void *arg, const struct addr *addrs, size_t n, const char *why) {
         struct dial *dial = arg;
-        struct dial_result result = { .end = DIAL_NO_NAME, .fd = -1, .why = why };
+        struct dial_result result = { .end = DIAL_NO_NAME, .why = why };
 
         dial->lookup = NULL;
         if (n > 0)
@@ -196,7 +188,7 @@ int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
         dial->port = port;
         dial->verdict = *verdict;
         if (host->kind == HOST_ADDR) {
-                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = host->addr, .fd = -1 };
+                dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = host->addr };
                 loop_start(dialer->loop, &dial->next, &dialer->now_queue, on_next); /* decided as the host */
                 ;
         } else {

@@ -33,8 +33,9 @@ enum dial_end {
 /** struct dial_result - the end of a dial */
 struct dial_result {
         enum dial_end end;
-        int fd;          /* DIAL_OK: connected, non-blocking, TCP_NODELAY; owned by the callee */
-        const char *why; /* a phrase, unless DIAL_OK */
+        struct loop_watch *watch; /* DIAL_OK: its socket is connected, non-blocking, TCP_NODELAY; the callee
+                                     takes both over with loop_move() */
+        const char *why;          /* a phrase, unless DIAL_OK */
         struct policy_verdict verdict; /* DIAL_REFUSED: of the first address */
         struct addr addr;              /* connected to, or refused */
 };

@@ -61,15 +61,36 @@ void loop_set(struct loop *loop, struct loop_watch *watch, uint32_t events) {
         watch->events = events;
 }
 
-void loop_remove(struct loop *loop, struct loop_watch *watch) {
-        if (!watch->active)
-                return;
-        (void) epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+/* Events that were fetched already are for nobody. */
+static void deactivate(struct loop *loop, struct loop_watch *watch) {
         watch->active = false;
         for (int i = loop->at; i < loop->n; i++) {
                 if (loop->batch[i].data.ptr == watch)
                         loop->batch[i].data.ptr = NULL;
         }
+}
+
+void loop_move(struct loop *loop, struct loop_watch *from, struct loop_watch *to, uint32_t events,
+               loop_fn fn) {
+        struct epoll_event e = { .events = events, .data.ptr = to };
+
+        *to = (struct loop_watch){ .fn = fn, .fd = from->fd, .events = events, .active = true };
+        (void) epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, to->fd, &e); /* as in loop_set() */
+        deactivate(loop, from);
+}
+
+void loop_remove(struct loop *loop, struct loop_watch *watch) {
+        if (!watch->active)
+                return;
+        (void) epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+        deactivate(loop, watch);
+}
+
+void loop_close(struct loop *loop, struct loop_watch *watch) {
+        if (!watch->active)
+                return;
+        deactivate(loop, watch);
+        watch->fd = fd_close(watch->fd);
 }
 
 void loop_cancel(struct loop_timer *timer) {

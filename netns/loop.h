@@ -52,8 +52,20 @@ int loop_add(struct loop *loop, struct loop_watch *watch, int fd, uint32_t event
 /** loop_set() - wait for @events from now on; no system call when nothing changes */
 void loop_set(struct loop *loop, struct loop_watch *watch, uint32_t events);
 
-/** loop_remove() - before the descriptor is closed; accepts one that is not watched */
+/** loop_move() - watch the descriptor of @from, which is active, as @to from now on; @from is not watched any
+ * more */
+void loop_move(struct loop *loop, struct loop_watch *from, struct loop_watch *to, uint32_t events,
+               loop_fn fn);
+
+/** loop_remove() - accepts one that is not watched */
 void loop_remove(struct loop *loop, struct loop_watch *watch);
+
+/**
+ * loop_close() - remove, and close the descriptor; accepts one that is not watched
+ * Spares a system call: epoll forgets a descriptor that is closed. No copy of it may be open, also not in a
+ * child.
+ */
+void loop_close(struct loop *loop, struct loop_watch *watch);
 
 /** loop_start() - (re)start @timer: it fires once, @queue->ns from now. O(1). */
 void loop_start(struct loop *loop, struct loop_timer *timer, struct loop_queue *queue, loop_timer_fn fn);

@@ -142,7 +142,6 @@ static void on_client(struct loop_watch *watch, uint32_t events) {
                 }
                 if (fd < 0)
                         return; /* none left, or one that went away again */
-                (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
                 if (conn_new_consume(proxy, fd) < 0)
                         (void) fd_close(fd);
                 else
@@ -156,6 +155,8 @@ int proxy_listen_consume(struct proxy *proxy, int fd) {
 
         if (proxy->n_listeners == PROXY_LISTENERS_MAX)
                 return -E2BIG;
+        /* clients inherit it */
+        (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         listener->proxy = proxy;
         r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, on_client);
         if (r == 0)

@@ -78,8 +78,11 @@ void tunnel_deinit(struct tunnel *tunnel) {
         for (size_t i = 0; i < 2; i++) {
                 struct tunnel_end *end = &tunnel->ends[i];
 
-                loop_remove(tunnel->loop, &end->watch);
-                end->fd = fd_close(end->fd);
+                if (end->watch.active)
+                        loop_close(tunnel->loop, &end->watch);
+                else
+                        (void) fd_close(end->fd);
+                end->fd = -1;
                 pipe_return(tunnel->pipes, &end->pipe, end->in_pipe == 0);
         }
 }

@@ -16,8 +16,8 @@
 
 enum {
         PIPES_MAX = 256,      /* that hold bytes at a time */
-        PIPES_KEPT_MAX = 8,   /* empty ones kept for the next */
-        PIPES_LARGE_MAX = 32, /* of a mebibyte; the others are as large as the kernel makes them */
+        PIPES_KEPT_MAX = 32,  /* empty ones kept for the next */
+        PIPES_LARGE_MAX = 32, /* of a mebibyte: half of the pipe memory a user may have */
         PIPES_COPY_BYTES = 65536,
 };
 
@@ -41,7 +41,7 @@ void pipes_deinit(struct pipes *pipes);
 struct tunnel_end {
         struct loop_watch watch; /* first: events come with it */
         struct tunnel *tunnel;
-        int fd; /* owned */
+        int fd; /* owned; as in the watch while that is active */
         struct pipe pipe;
         size_t in_pipe; /* bytes */
         bool eof;       /* nothing more comes from it */
