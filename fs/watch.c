@@ -117,28 +117,47 @@ int watch_open(struct server *s, uint32_t index, int flags) {
         return r < 0 ? -errno : r;
 }
 
-/* Asks the supervisor for the file at the region's path: this process may not open it. */
+static void close_all(int fds[3]) {
+        for (size_t i = 0; i < 3; i++)
+                fds[i] = fd_close(fds[i]);
+}
+
+/* Waits for the answer about the region; one that came too late for an earlier question is passed over.
+ * Return: 0, -ESTALE: no, another -errno: there is no answer. */
+static int receive(struct server *s, uint32_t index, struct guard_successor *ret, int fds[3]) {
+        size_t len, n;
+        int r;
+
+        do {
+                close_all(fds);
+                n = 0;
+                r = fdpass_recv(s->config->notice_fd, ret, sizeof(*ret), &len, fds, 3, &n);
+                if (r < 0)
+                        return r;
+        } while (len != sizeof(*ret) || ret->region != index);
+        return ret->result < 0 ? ret->result : n > 0 ? 0 : -EPROTO;
+}
+
+/* Asks the supervisor for the file at the region's path: this process may not open it. Return: as above. */
 static int follow(struct server *s, uint32_t index, const struct pin_change *change) {
         const struct region *region = server_region(s, index);
         struct guard_notice ask = { .type = NOTICE_SOURCE_CHANGED, .region = index, .op = "ask" };
         struct guard_successor next = { 0 };
         int fds[3] = { -1, -1, -1 };
-        size_t len = 0, n = 0;
-        int r = -ESTALE;
+        int r = -EAGAIN;
 
         (void) snprintf(ask.rule, sizeof(ask.rule), "%s", change->was);
         (void) snprintf(ask.detail, sizeof(ask.detail), "%s", change->now);
         (void) snprintf(ask.path, sizeof(ask.path), "%s", region->pin->path);
         (void) pthread_mutex_lock(&s->watch.asking);
-        if (s->config->notice_fd >= 0 && notice_send(&s->notices, s->config->notice_fd, &ask))
-                r = fdpass_recv(s->config->notice_fd, &next, sizeof(next), &len, fds, 3, &n);
+        if (s->config->notice_fd < 0)
+                r = -ESTALE; /* there is nobody to ask */
+        else if (notice_send(&s->notices, s->config->notice_fd, &ask))
+                r = receive(s, index, &next, fds);
         (void) pthread_mutex_unlock(&s->watch.asking);
-        if (r == 0 && (len != sizeof(next) || next.region != index || next.result < 0 || n == 0))
-                r = -ESTALE;
         if (r == 0)
                 r = take_over(s, index, &next, fds);
-        for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
-                (void) fd_close(fds[i]);
+        close_all(fds);
         return r;
 }
 
@@ -147,8 +166,8 @@ static int on_change(struct server *s, uint32_t index, const struct pin_change *
         const struct region *region = server_region(s, index);
         struct watched *w = &s->watch.regions[index];
 
-        if (region->is_file && region->on_change == SOURCE_CHANGE_STOP && follow(s, index, change) == 0)
-                return 0;
+        if (region->is_file && region->on_change == SOURCE_CHANGE_STOP && follow(s, index, change) != -ESTALE)
+                return 0; /* followed, or nobody answered: the pinned file is served until the next look */
         if (region->on_change == SOURCE_CHANGE_PIN) {
                 if (strcmp(w->change.now, change->now) != 0)
                         tell(s, index, "pin", change);

@@ -161,6 +161,27 @@ editor() {
         lacks "$(cat events)" '"action":"stop"'
 }
 
+# the supervisor sleeps while an editor saves: the old file is served until it answers, and the run goes on. Red when no
+# answer counts as a no
+editor_and_a_late_answer() {
+        local id pid
+        sources
+        id=$("$C" start --mount "type=bind,source=$D/up/mid/file,target=/data/file")
+        pid=$("$C" inspect "$id" | python3 -c "import json,sys; print(json.load(sys.stdin)[0]['supervisor']['pid'])")
+        kill -STOP "$pid"
+        echo saved >"$D/up/mid/file.new"
+        mv "$D/up/mid/file.new" "$D/up/mid/file"
+        sleep 3.5
+        kill -CONT "$pid"
+        read_it() { "$C" exec "$id" cat /data/file </dev/null; }
+        is_saved() { [ "$(read_it)" = saved ]; }
+        wait_for 10 is_saved || fail "read: $(read_it)"
+        "$C" events "$id" >told
+        "$C" rm -f "$id" >/dev/null
+        has "$(cat told)" '"action":"follow"'
+        lacks "$(cat told)" '"action":"stop"'
+}
+
 # what is not an editor's doing ends the run, with the pinned file served up to then. file_swap NAME COMMAND
 file_swap() {
         local rc=0
@@ -417,6 +438,7 @@ if [ "$(id -u)" = 0 ]; then t 'a procfs below a source' mounted nested_proc; fi
 t 'the workspace is kept' workspace_is_kept
 t 'the workspace can end the run' workspace_can_stop
 t 'an editor replaces a file' editor
+t 'an editor and a late answer' editor_and_a_late_answer
 t 'a file that something else replaces' files
 t 'a file that is kept' file_pinned
 t 'a refused file next to the source' refused_file
