@@ -142,6 +142,10 @@ static bool in_rebase(const struct place *p) {
         return in_git(p) && comp_is(p, 1, "rebase-merge");
 }
 
+static bool in_patches(const struct place *p) {
+        return in_git(p) && (comp_is(p, 1, "rebase-merge") || comp_is(p, 1, "rebase-apply"));
+}
+
 static bool in_sequencer(const struct place *p) {
         return in_git(p) && comp_is(p, 1, "sequencer");
 }
@@ -321,6 +325,42 @@ static bool judge_todo(const struct content *c) {
         return true;
 }
 
+/* The text from behind an opening quote, as git quotes for a shell. Return: behind the closing one, NULL: not
+ * so. */
+static const char *skip_quoted(const char *p) {
+        static const char *const breaks[] = { "'\\''", "'\\!'" }; /* a quote, an exclamation mark */
+
+        for (;;) {
+                bool broken = false;
+
+                p = strchr(p, '\'');
+                for (size_t i = 0; p && i < ARRAY_SIZE(breaks); i++)
+                        broken = broken || strncmp(p, breaks[i], strlen(breaks[i])) == 0;
+                if (!broken)
+                        return p ? p + 1 : NULL;
+                p += strlen(breaks[0]);
+        }
+}
+
+static bool judge_author_script(const struct content *c) {
+        static const char *const names[] = { "GIT_AUTHOR_NAME='", "GIT_AUTHOR_EMAIL='", "GIT_AUTHOR_DATE='" };
+        AUTO_FREE char *text = memchr(c->data, '\0', c->len) ? NULL : strndup(c->data, c->len);
+
+        if (!text)
+                return held(c, "a NUL byte");
+        for (const char *p = text; *p;) {
+                const char *end = NULL;
+
+                for (size_t i = 0; !end && i < ARRAY_SIZE(names); i++)
+                        if (strncmp(p, names[i], strlen(names[i])) == 0)
+                                end = skip_quoted(p + strlen(names[i]));
+                if (!end || (*end != '\n' && *end))
+                        return held(c, "more than the name, e-mail and date of an author");
+                p = end + (*end == '\n');
+        }
+        return true;
+}
+
 /* --- the table --------------------------------------------------------------------------------------- */
 
 /** struct judge_row - the first row that fits judges; @name NULL: any */
@@ -336,6 +376,7 @@ static const struct judge_row rows[] = {
         { "commondir", in_worktree, judge_commondir },
         { "gitdir", in_worktree, judge_worktree_gitdir },
         { "git-rebase-todo", in_rebase, judge_todo },
+        { "author-script", in_patches, judge_author_script },
         { "opts", in_sequencer, judge_sequencer },
         { "config", is_config, judge_config },
         { "config.worktree", is_config, judge_config },

@@ -54,6 +54,8 @@ static const struct rule_def builtin[] = {
         HOLD("**/*.git/**/rebase-merge/git-rebase-todo"),
         /* names a program git-merge-NAME, also a relative path (git-rebase(1) --strategy) */
         HOLD("**/*.git/**/rebase-merge/strategy"),
+        /* read by the shell in versions of git before 2.34 (rebase --preserve-merges, am); judged */
+        HOLD("**/*.git/**/{rebase-merge,rebase-apply}/author-script"),
         /* the same for cherry-pick and revert in progress, in git's config format; judged */
         HOLD("**/*.git/**/sequencer/opts"),
         /* URLs of remotes in the format before config (gitremotes(7)) */
