@@ -19,6 +19,13 @@
  * A lower file under a hold is copied up at the first modification and its open descriptors are exchanged in
  * place (handle.h), so that all openers see one file.
  *
+ * Regions that copy (staged, cow). Every change goes to the upper (upper_copy_up(), shift.c), directories are
+ * copied without what is in them, with mode, times and attributes as they are, so that the upper's version is
+ * the one that is shown. A directory of the lower is renamed by moving its upper part with a record of where
+ * the lower has it (user.overlay.redirect, node.redirect): a node's lower path may then differ from its
+ * visible one, and what is below obeys the stricter rule of both (struct node_states). A copied file shows
+ * the inode number of its lower one, also after the server was started anew (layer_set_number()).
+ *
  * What the judge accepts (judge.h) lands when nobody has it open for writing: the bytes that were judged are
  * written to a fresh inode and renamed over the name (upper_land()). The work has never had a descriptor or a
  * link to that inode; the next open for writing copies it up again. A rename onto a held name copies
@@ -37,9 +44,12 @@
  * processes may change the lower at any time; that must never lead to an object outside the pinned directory,
  * and never to a write past a rule by the work alone.
  *
- * Limits: NODE_DEPTH_MAX levels; held paths of at most PATH_MAX bytes; a rule is judged by the names that
+ * Limits: NODE_DEPTH_MAX levels; a rule is judged by the names that
  * were looked up: a hard link that the host made before the run, between an allowed and a held name, is
- * recognised once both names were seen. Held directories that exist on the host are not renamed (EXDEV).
+ * recognised once both names were seen; where a region copies, names of one lower file that were not looked up
+ * when it is copied keep the old content, and the copy then has a number of its own; so has one that the host
+ * links or renames to another name later, which then shows the number of the copy; of symlinks, FIFOs and
+ * sockets a directory has room to remember some tens of numbers. In a direct region held directories that exist on the host are not renamed (EXDEV).
  * POSIX ACLs are not shown; the host enforces them.
  *
  * Left to the kernel: permission checks (default_permissions), flock, POSIX and OFD locks (one mount, one

@@ -273,6 +273,111 @@ limit_of_a_run() {
         [ ! -e big ] && [ ! -e small ]
 }
 
+# shape DIR: what the two views have to agree on. A directory's size and links differ between file systems.
+shape() {
+        (cd "$1" && find . \( -type d -printf '%p d %m\n' -o -type f -printf '%p f %m %s %n %T@ ' -exec sha256sum {} \; -o -printf '%p %y %m %l\n' \) |
+                sort)
+        python3 - "$1" <<'PY'
+import os, sys
+for root, dirs, files in sorted(os.walk(sys.argv[1])):
+    for n in sorted(dirs + files):
+        p = os.path.join(root, n)
+        if os.path.islink(p) or not (os.path.isfile(p) or os.path.isdir(p)): continue
+        try: print(os.path.relpath(p, sys.argv[1]), [(x, os.getxattr(p, x)) for x in sorted(os.listxattr(p)) if x.startswith('user.') and not x.startswith(('user.overlay.', 'user.cofferdam.'))])
+        except OSError as e: print(p, e)
+PY
+}
+
+# overlay OPTIONS CMD...: CMD in the kernel's overlayfs, in a user namespace of its own
+overlay() {
+        local options=$1
+        shift
+        # shellcheck disable=SC2016 # for the inner shell
+        unshare -Urm sh -c 'mkdir -p "$0/mnt" && mount -t overlay -o "userxattr,$1" overlay "$0/mnt" || exit 77
+                cd "$0/mnt"; shift; "$@"' "$T" "$options" "$@" || {
+                [ $? != 77 ] || skip 'the kernel mounts no overlayfs in a user namespace here'
+                false
+        }
+}
+
+# everything but renamed directories, whose records overlayfs does not follow with userxattr
+no_renames='mkdir -p new/in; echo n >new/in/file; rm -r lo/gone; mkdir lo/gone; echo r >lo/gone/fresh; rm lo/file; chmod 750 lo
+        echo more >>lo/edit; mv lo/moved lo/other; ln lo/edit lo/hard; ln -s edit lo/sym; rm -r lo/tree; echo f >lo/tree; rm lo/was
+        mkdir lo/was; touch -d @1234567 lo/edit; mkfifo pipe; rm lo/link; chmod 600 lo/mode; rmdir empty; mkdir empty; truncate -s 9000 lo/grown
+        rm -r lo/deep/b; mkdir -p lo/deep/b/c; echo x >lo/deep/b/c/d'
+
+lower_tree() {
+        mkdir -p lo/gone/a lo/tree/b lo/deep/b/e empty kept/sub
+        for f in lo/gone/a/f lo/file lo/edit lo/moved lo/was lo/mode lo/tree/b/f lo/deep/b/e/g kept/sub/f lo/grown; do echo "$f" >"$f"; done
+        ln -s file lo/link
+        chmod 1777 kept
+        python3 -c 'import os; os.setxattr("lo/edit", "user.a", b"1"); os.setxattr("lo", "user.b", b"2")'
+        touch -d @1000000 kept/sub lo
+}
+
+# What we wrote, as a lower layer of the kernel's overlayfs, is what the guard shows. Red when a whiteout is made without
+# marking its directory.
+kernel_reads_ours() {
+        lower_tree
+        g -- sh -ec "$no_renames"
+        g -- sh -c "$(declare -f shape); shape ." >"$T/ours"
+        overlay "lowerdir=$U:$W" sh -c "$(declare -f shape); shape ." >"$T/kernels"
+        diff "$T/ours" "$T/kernels"
+        grep -q './lo/gone/fresh f' "$T/ours"
+}
+
+# What the kernel's overlayfs wrote is shown by the guard as the kernel shows it, and goes on from there. Red when char
+# 0:0 is no whiteout.
+guard_reads_kernels() {
+        lower_tree
+        U=$T/upper$count
+        mkdir "$U" "$T/work"
+        overlay "lowerdir=$W,upperdir=$U,workdir=$T/work" sh -ec "$no_renames"
+        overlay "lowerdir=$W,upperdir=$U,workdir=$T/work" sh -c "$(declare -f shape); shape ." >"$T/kernels"
+        g -- sh -c "$(declare -f shape); shape ." >"$T/ours"
+        diff "$T/kernels" "$T/ours"
+        [ -n "$(find "$U" -type c)" ]
+        g -- sh -ec 'mv lo renamed; echo again >renamed/file; [ ! -e renamed/link ]; mkdir lo; [ -z "$(ls lo)" ]; cat renamed/grown >/dev/null'
+        # a redirect as overlayfs writes it: next to where the parent was, or from the root
+        mkdir -p "$U/abs" "$U/kept/rel"
+        python3 -c 'import os, sys; u = sys.argv[1]
+os.setxattr(u + "/abs", "user.overlay.redirect", b"/kept/sub"); os.setxattr(u + "/kept/rel", "user.overlay.redirect", b"sub")' "$U"
+        eq 'kept/sub/f kept/sub/f' "$(g -- cat abs/f kept/rel/f | tr '\n' ' ' | sed 's/ $//')"
+}
+
+# A copy has the holes, and all else; it is there whole or not at all, also when the server is killed while it copies.
+# Red when copy_data() copies holes, and when the copy is made under its name.
+whole_copies() {
+        local i pid
+        truncate -s 1T sparse
+        printf x | dd of=sparse bs=1 seek=500G conv=notrunc status=none 2>/dev/null || skip 'no large sparse files here'
+        head -c 50000000 /dev/urandom >big
+        python3 -c 'import os; os.setxattr("sparse", "user.a", b"1")'
+        touch -d '2001-02-03 04:05:06.123456789' sparse
+        chmod 4750 sparse 2>/dev/null || true
+        py <<'PY'
+import os, time
+was = os.stat('sparse'); start = time.monotonic()
+os.chmod('sparse', 0o640)
+now = os.stat('sparse')
+assert time.monotonic() - start < 5
+assert now.st_mtime_ns == was.st_mtime_ns and now.st_size == was.st_size and now.st_ino == was.st_ino and now.st_blocks < 100
+assert os.getxattr('sparse', 'user.a') == b'1'
+assert os.pread(os.open('sparse', os.O_RDONLY), 2, 500 << 30) == b'x\0'
+PY
+        for i in 1 2 3 4 5 6 7 8; do
+                rm -rf "$U"
+                mkdir "$U"
+                guard-mount -c -u "$U" "$W" -- sh -c 'echo x >>big' 2>/dev/null &
+                pid=$!
+                sleep 0.0$((i * 11))
+                # shellcheck disable=SC2046 # pids
+                kill -9 $(ps -o pid= --ppid "$pid" || true) 2>/dev/null || true
+                wait "$pid" 2>/dev/null || true
+                [ ! -e "$U/big" ] || [ "$(stat -c %s "$U/big")" -ge 50000000 ] || fail "after $i: half a copy"
+        done
+}
+
 t 'the host keeps what it has' host_stays
 t 'nothing lands by itself' nothing_lands_alone
 t 'only what is held is told' held_is_told
@@ -282,6 +387,9 @@ t 'records of renames lead nowhere else' bad_redirects
 t 'links of the host to one file' links_of_the_lower
 t 'a limit on what is kept' limit
 t 'limits.disk of a run' limit_of_a_run
+t 'overlayfs shows what the guard wrote' kernel_reads_ours
+t 'the guard shows what overlayfs wrote' guard_reads_kernels
+t 'copies are whole' whole_copies
 t 'trees longer than PATH_MAX' deep
 t 'edits of the host below' host_edits
 t 'random calls as in a plain directory' random_calls
