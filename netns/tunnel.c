@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -12,7 +11,8 @@ enum {
         LARGE_BYTES = 1 << 20,
         MOVE_BYTES = 1 << 20,
         MORE_BYTES = 65536, /* after fewer there is probably no more: epoll says if there is */
-        TURNS = 8,          /* moves before others get their turn */
+        COPY_BYTES = 32768,
+        TURNS = 8, /* moves before others get their turn */
 };
 
 static const struct pipe no_pipe = { .fds = { -1, -1 } };
@@ -28,8 +28,6 @@ static void pipe_close(struct pipes *pipes, struct pipe *pipe) {
 void pipes_deinit(struct pipes *pipes) {
         while (pipes->n_kept > 0)
                 pipe_close(pipes, &pipes->kept[--pipes->n_kept]);
-        free(pipes->copy);
-        pipes->copy = NULL;
 }
 
 static int pipe_borrow(struct pipes *pipes, struct pipe *ret) {
@@ -93,20 +91,16 @@ static struct tunnel_end *other(struct tunnel_end *end) {
 
 /* Without a pipe. Return: bytes moved, 0 at the end, -errno. */
 static ssize_t move_copy(struct tunnel_end *from, struct tunnel_end *to) {
-        struct pipes *pipes = from->tunnel->pipes;
+        char data[COPY_BYTES];
         ssize_t n, m;
 
-        if (!pipes->copy)
-                pipes->copy = malloc(PIPES_COPY_BYTES);
-        if (!pipes->copy)
-                return -ENOMEM;
-        n = recv(from->fd, pipes->copy, PIPES_COPY_BYTES, MSG_PEEK);
+        n = recv(from->fd, data, sizeof(data), MSG_PEEK);
         if (n <= 0)
                 return n < 0 ? -errno : 0;
-        m = send(to->fd, pipes->copy, (size_t) n, MSG_NOSIGNAL);
+        m = send(to->fd, data, (size_t) n, MSG_NOSIGNAL);
         if (m < 0)
                 return errno == EAGAIN ? -ENOBUFS : -errno;
-        n = recv(from->fd, pipes->copy, (size_t) m, 0); /* what was sent is still there */
+        n = recv(from->fd, data, (size_t) m, 0); /* what was sent is still there */
         return n == m ? m : -EIO;
 }
 

@@ -18,7 +18,6 @@ enum {
         PIPES_MAX = 256,      /* that hold bytes at a time */
         PIPES_KEPT_MAX = 32,  /* empty ones kept for the next */
         PIPES_LARGE_MAX = 32, /* of a mebibyte: half of the pipe memory a user may have */
-        PIPES_COPY_BYTES = 65536,
 };
 
 /** struct pipe - an empty pipe or one that a tunnel fills; fds are -1 when there is none */
@@ -31,7 +30,6 @@ struct pipe {
 struct pipes {
         struct pipe kept[PIPES_KEPT_MAX];
         size_t n_kept, n_out, n_large;
-        char *copy; /* PIPES_COPY_BYTES, made when it is needed first */
 };
 
 /** pipes_deinit() - close the empty pipes; those lent are their borrowers' */
