@@ -15,6 +15,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/run/events.h"
+#include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
 /* What the options of this verb set. */
@@ -155,6 +156,27 @@ static int land(struct landing *l, struct error *err) {
         return l->o->abort ? 0 : review_each(l->review, false, l->o->force, land_region, l, err);
 }
 
+/* What the run holds would land in another place than it was made for: told before it is refused or forced.
+ */
+static void tell_changed(struct landing *l) {
+        const char *action = l->o->force ? "force" : "refuse";
+        const json_t *rows = run_regions(l->review->state);
+
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+                AUTO_RUN_REGION struct run_region region = RUN_REGION_INIT;
+                json_t *row = json_array_get(rows, i);
+                struct pin_change change = { 0 };
+
+                if (run_region_open(&l->review->dir, row, RUN_SOURCE_SAME, &region, NULL) != -ESTALE ||
+                    !run_region_changed(row, &change))
+                        continue;
+                events_emit(&l->events, "bind_source_changed",
+                            json_pack("{s:O,s:s,s:s,s:s,s:O}", "source", json_object_get(row, "source"),
+                                      "was", change.was, "now", change.now, "action", action, "region",
+                                      json_object_get(row, "index")));
+        }
+}
+
 static int land_noted(struct landing *l, struct error *err) {
         AUTO_FD int fd = review_events(l->review, &l->events);
         int r;
@@ -162,6 +184,7 @@ static int land_noted(struct landing *l, struct error *err) {
         events_emit(&l->events, "apply_started",
                     json_pack("{s:b,s:b,s:b}", "force", l->o->force, "continue", l->o->resume, "abort",
                               l->o->abort));
+        tell_changed(l);
         r = land(l, err);
         events_emit(&l->events, "apply_finished",
                     json_pack("{s:I,s:I,s:s*}", "paths", (json_int_t) l->landed, "conflicts",

@@ -35,6 +35,24 @@ static void pin_of(const json_t *row, struct pin *ret) {
         };
 }
 
+bool run_region_changed(const json_t *row, struct pin_change *ret) {
+        const char *source = json_string_value(json_object_get(row, "source"));
+        AUTO_FREE char *path = source ? strdup(source) : NULL;
+        AUTO_FD int fd = -1;
+        struct pin pin;
+        bool changed;
+
+        if (!path || !json_object_get(row, "ino") || !json_object_get(row, "dev"))
+                return false;
+        pin_of(row, &pin);
+        pin.path = path;
+        fd = pin_reopen(&pin, ret);
+        changed = fd == -ESTALE;
+        if (fd < 0)
+                fd = -1;
+        return changed;
+}
+
 int run_region_source(const json_t *row, bool any, struct error *err) {
         AUTO_FREE char *path = NULL;
         struct pin_change change;

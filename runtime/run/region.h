@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "fs/explain.h"
+#include "fs/pin.h"
 #include "runtime/run/state.h"
 
 /** struct run_region - descriptors owned; strings borrowed from the row */
@@ -35,6 +36,13 @@ enum run_source {
  * @any: whatever the path leads to. Return: descriptor for reading, -ESTALE, -EINVAL, -errno with a message.
  */
 int run_region_source(const json_t *row, bool any, struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * run_region_changed() - whether the path of the region's source leads to something else than the run worked
+ * on
+ * @ret: filled then
+ */
+bool run_region_changed(const json_t *row, struct pin_change *ret);
 
 /**
  * run_region_open() - open what the region holds and what it lies over

@@ -247,13 +247,16 @@ before_a_command() {
 apply_looks_again() {
         sources
         "$C" run -w "$D/up/mid/src" --hold f -- sh -c 'echo held >f' >out 2>&1
+        local run
+        run=$(ls "$T/state/cofferdam/runs")
         # shellcheck disable=SC2016
         sh -c "$rename_parent"
-        (cd "$D/up/mid/src" && ! "$C" apply "$(ls "$T/state/cofferdam/runs")" >out 2>err) || fail 'applied'
+        (cd "$D/up/mid/src" && ! "$C" apply "$run" >out 2>err) || fail 'applied'
+        has "$(grep bind_source_changed "$T/state/cofferdam/runs/$run/events.jsonl")" '"action":"refuse"'
         has "$(cat "$D/up/mid/src/err")" 'was replaced: was directory'
         eq canary "$(cat "$D/up/mid/src/f")"
         mv "$D/up/mid" "$D/evilmid" && mv "$D/old" "$D/up/mid"
-        (cd "$D/up/mid/src" && "$C" apply "$(ls "$T/state/cofferdam/runs")")
+        (cd "$D/up/mid/src" && "$C" apply "$run")
         eq held "$(cat "$D/up/mid/src/f")"
 }
 
