@@ -51,6 +51,7 @@ struct guard_config {
         uid_t host_uid, inside_uid; /* the caller, as the host and as the sandbox's user namespace see it */
         gid_t host_gid, inside_gid;
         uint32_t timeout_ms;           /* entry, attribute and negative timeouts: cache shared 1000 */
+        size_t nodes_max;              /* objects remembered at a time, about; 0: TRIM_NODES_MAX of trim.h */
         bool exclusive;                /* nobody else writes the lower: long timeouts */
         uint64_t disk_max, inodes_max; /* what all uppers of staged and cow regions may hold together; 0: no
                                           limit, of inodes: one for each 4 KiB of disk_max */

@@ -412,10 +412,13 @@ int guard_serve(const struct guard_config *config, int fuse_fd, struct error *er
         r = server_init(s, config, fuse_fd, err);
         if (r == 0)
                 r = watch_start(s, err);
-        if (r == 0)
+        if (r == 0) {
+                trim_start(s);
                 r = workers_run(s, fuse_fd);
+        }
         if (r == -EBUSY || r == -EINTR)
                 return error_set(err, r, "the host did not answer requests under way: they were given up");
+        trim_stop(s);
         watch_stop(s);
         server_deinit(s);
         free(s);

@@ -14,6 +14,7 @@
 #include "fs/node.h"
 #include "fs/notice.h"
 #include "fs/quota.h"
+#include "fs/trim.h"
 #include "fs/watch.h"
 #include "fs/workers.h"
 
@@ -58,6 +59,7 @@ struct server {
         pthread_rwlock_t domains[NODE_DOMAINS_MAX]; /* holds.h */
         pthread_key_t worker;                       /* struct worker of this thread */
         struct workers workers;
+        struct trim trim;
         struct fuse_session *session;
         double timeout_s;
         bool writeback;               /* the kernel collects writes */

@@ -208,6 +208,7 @@ static int watch(struct server *s, int fuse_fd, const sigset_t *signals) {
         for (unsigned int winding_down = 0; l.ended < all->n; l = look_at(all)) {
                 const int sig = await(all, l.quiet, signals);
 
+                trim_check(s);
                 if (sig == SIGTERM || sig == SIGHUP) {
                         cut_off(s);
                         return -EINTR;

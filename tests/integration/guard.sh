@@ -471,6 +471,31 @@ git_lives() {
         eq '' "$(git -C c config core.fsmonitor || :)" 'a key that runs something'
 }
 
+# With timeouts of a day the kernel asks again only about what it was made to forget; red without trim_check().
+bounded() {
+        mkdir many
+        mkfifo "$T/go"
+        (cd many && seq -f 'file-%04.0f' 1 3000 | xargs touch)
+        g -x -N 1000 -- python3 -c "
+import os
+names = ['many/file-%04d' % i for i in range(1, 3001)]
+assert all(os.path.exists(n) for n in names)
+held = open(names[0])
+open('ready', 'w').close()
+input()
+known = sum(os.path.exists(n) for n in names)
+assert 0 < known <= 1000, known
+assert held.read() == ''
+" <"$T/go" &
+        local inside=$!
+        exec 7>"$T/go"
+        wait_for 20 test -e ready
+        sleep 1
+        rm -r many
+        echo >&7
+        wait "$inside"
+}
+
 exclusive_region() {
         g -x -b -- sh -ec 'git init -q r && cd r && for i in 1 2 3 4 5; do echo $i >>f; done && git add f && git commit -qm f && seq 1 100000 >big && tail -n1 big'
         eq '1 2 3 4 5' "$(xargs <r/f)"
@@ -500,5 +525,6 @@ t 'a tree with 64 descriptors' few_descriptors
 t 'a thousand levels' deep_tree
 t 'names of any bytes' odd_names
 t 'git lives, and its repository is sound on the host' git_lives
+t 'what is remembered is bounded' bounded
 t 'an exclusive region' exclusive_region
 finish

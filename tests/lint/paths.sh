@@ -5,16 +5,20 @@ set -eu
 cd "$(dirname "$0")/../.."
 # FILE|TEXT OF THE CALL|why
 allow='fs/attr.c|chmod(path, mode)|/proc/self/fd of an O_PATH descriptor, before fchmodat2 (Linux 6.6)
+fs/casefold.c|readlink(link|/proc/self/fd of a pin: its last name is compared; before the run
 fs/confine.c|open("/dev/fuse", O_PATH|named to landlock, not used
 fs/handle.c|open(path, handle_flags|/proc/self/fd of an O_PATH descriptor
 fs/io.c|open(path, flags|/proc/self/fd: a file without a name, again
 fs/layer.c|linkat(AT_FDCWD, proc|/proc/self/fd of an O_TMPFILE file
-fs/layer.c|open(h->proc|/proc/self/fd of an O_PATH descriptor
-fs/layer.c|chmod(h->proc|/proc/self/fd of an O_PATH descriptor
+fs/layer.c|open(w->proc|/proc/self/fd of an O_PATH descriptor
+fs/layer.c|xattr(w.proc|/proc/self/fd of an O_PATH descriptor
 fs/make.c|linkat(AT_FDCWD, path|/proc/self/fd of an open file
+fs/names.c|open(path, O_RDONLY|/proc/self/fd of a directory that may not be searched
 fs/place.c|open(path, flags|/proc/self/fd of an O_PATH descriptor
 fs/sensitive.c|open(*place|the sensitive places of the host, to learn their identity: before the run
 fs/sensitive.c|readlink(link|/proc/self/fd of a pin: text for a message
+fs/wide.c|chmod(ret->proc|/proc/self/fd of an O_PATH descriptor
+fs/wide.c|chmod(w->proc|/proc/self/fd of an O_PATH descriptor
 fs/workers.c|open("/dev/fuse"|a channel of its own for a worker
 fs/server.c|readlink(link|/proc/self/fd of a region root: text for the judge
 fs/spot.c|readlink(link|/proc/self/fd: the text is compared, never opened
