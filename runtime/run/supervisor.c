@@ -263,13 +263,24 @@ static void tell_degraded(struct supervisor *s, const json_t *plan) {
         }
 }
 
-/* The sandbox exists. */
 /* What of the operator's home is inside although nobody named it. */
 static void tell_host_state(struct supervisor *s, json_t *shown, const json_t *key) {
         events_emit(&s->record.events, "sandbox_host_state_mounted",
                     json_pack("{s:O*,s:O*,s:O*,s:O*}", "enabled", json_object_get(shown, "enabled"), "tier",
                               json_object_get(key, "tier"), "entries", json_object_get(shown, "entries"),
                               "home_not_mounted", json_object_get(shown, "home_not_mounted")));
+}
+
+/* What is refused by default and was allowed by name. */
+static void tell_allowed(struct supervisor *s) {
+        const struct spec *spec = s->args->spec;
+        const char *action = "allow";
+
+        for (size_t i = 0; i < spec->n_allow_sensitive; i++)
+                events_emit(&s->record.events, "bind_source_refused",
+                            json_pack("{s:o,s:s}", "source",
+                                      json_from_bytes(spec->allow_sensitive[i], EVENT_STRING_MAX), "action",
+                                      action));
 }
 
 static void tell_started(struct supervisor *s) {
@@ -286,6 +297,7 @@ static void tell_started(struct supervisor *s) {
                               "root", root, "workspace", json_object_get(plan, "workspace"), "network",
                               json_object_get(network, "value"), "setup_ms",
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
+        tell_allowed(s);
         tell_host_state(s, json_object_get(plan, "host_state"), json_object_get(spec, "host_state"));
 }
 

@@ -260,6 +260,17 @@ apply_looks_again() {
         eq held "$(cat "$D/up/mid/src/f")"
 }
 
+# what an operator allows although it is refused is said
+allowed_by_name() {
+        echo key >"$HOME/.vault-token"
+        status 125 sandbox --events refused --mount "type=bind,source=$HOME/.vault-token,target=/data" -- true 2>err
+        has "$(cat refused)" '"failure_code":"BIND_SOURCE_REFUSED"'
+        eq key "$(sandbox --events allowed --allow-sensitive "$HOME/.vault-token" \
+                --mount "type=bind,source=$HOME/.vault-token,target=/data" -- cat /data)"
+        has "$(cat allowed)" "\"type\":\"bind_source_refused\",\"data\":{\"source\":\"$HOME/.vault-token\",\"action\":\"allow\"}"
+        rm "$HOME/.vault-token"
+}
+
 # a right that is taken away is no swap
 cannot_tell() {
         [ "$(id -u)" != 0 ] || skip 'root may see everything'
@@ -447,6 +458,7 @@ t 'a file that is kept' file_pinned
 t 'a refused file next to the source' refused_file
 t 'a source that changes before a start' before_the_mount
 t 'a source that changes before a further command' before_a_command
+t 'a refused source that is allowed by name' allowed_by_name
 t 'apply looks at the source again' apply_looks_again
 t 'a right that is taken away is no change' cannot_tell
 t 'a region that is not served any more' stale_region
