@@ -5,12 +5,17 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/review.h"
+#include "cli/select.h"
 #include "cli/verbs.h"
+#include "fs/discard.h"
+#include "fs/verdict.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
@@ -18,10 +23,34 @@
 #include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
+enum { WORDS_MAX = 256 };
+
+/** struct words - values of an option that may be given more than once, borrowed */
+struct words {
+        char *v[WORDS_MAX];
+        size_t n;
+};
+
 /* What the options of this verb set. */
 struct options {
         bool force, resume, abort, json;
+        struct words theirs, ours; /* paths */
 };
+
+static int add_word(struct words *words, const char *value, struct error *err) {
+        if (words->n == WORDS_MAX)
+                return error_set(err, -E2BIG, "more than %d paths", WORDS_MAX);
+        words->v[words->n++] = (char *) (uintptr_t) value; /* as main() has it in argv */
+        return 0;
+}
+
+static int add_theirs(void *arg, const char *value, struct error *err) {
+        return add_word(&((struct options *) arg)->theirs, value, err);
+}
+
+static int add_ours(void *arg, const char *value, struct error *err) {
+        return add_word(&((struct options *) arg)->ours, value, err);
+}
 
 static const struct flag_option apply_options[] = {
         { "abort", 0, NULL, NULL, "Undo an apply that was cut off; the run keeps everything",
@@ -31,10 +60,12 @@ static const struct flag_option apply_options[] = {
         { "force", 0, NULL, NULL, "Land also over what the host changed meanwhile",
           offsetof(struct options, force) },
         { "json", 0, NULL, NULL, "Print one JSON object", offsetof(struct options, json) },
+        { "ours", 0, "PATH", add_ours, "Of conflicts at PATH, drop the run's version", 0 },
+        { "theirs", 0, "PATH", add_theirs, "Of conflicts at PATH, land the run's version", 0 },
 };
 
 static const struct flag_set apply_flags = {
-        .usage = "cofferdam apply [OPTIONS] [RUN]",
+        .usage = "cofferdam apply [OPTIONS] [RUN [PATH...]]",
         .summary = "Land on the host what a run holds, but over nothing it changed meanwhile.",
         .options = apply_options,
         .n_options = ARRAY_SIZE(apply_options),
@@ -46,11 +77,12 @@ enum { CONFLICT_EVENTS_MAX = 100 };
 struct landing {
         const struct options *o;
         const struct review *review;
+        struct select select, theirs, ours; /* owned */
         const struct review_region *region;
         json_t *changes; /* --json: every path */
         bool pending;    /* a journal is open */
         uint32_t pending_region;
-        uint64_t landed, kept;
+        uint64_t landed, kept, left; /* left: nobody asked for them */
         struct events events;
 };
 
@@ -95,6 +127,48 @@ static int report(const struct change *change, void *arg) {
         return r;
 }
 
+static enum apply_choice choose(const struct change *change, void *arg) {
+        struct landing *l = arg;
+        struct verdict v;
+
+        if (!select_has(&l->select, l->region, change)) {
+                l->left++;
+                return APPLY_LEAVE;
+        }
+        if (verdict_change(l->region->rules, change, &v) == 0 && v.action >= GUARD_PROTECT) {
+                if (!change->again) {
+                        l->kept++;
+                        log_error("kept: '%s': a rule protects or hides it: %s", ESC(change->path),
+                                  ESC(v.rule));
+                }
+                return APPLY_LEAVE;
+        }
+        if (change->conflict && l->theirs.rules && select_has(&l->theirs, l->region, change))
+                return APPLY_FORCE;
+        return APPLY_TAKE;
+}
+
+/* --ours: the host's version is right. */
+static enum apply_choice drop_choice(const struct change *change, void *arg) {
+        const struct landing *l = arg;
+
+        return change->conflict && select_has(&l->ours, l->region, change) ? APPLY_TAKE : APPLY_LEAVE;
+}
+
+static int drop_ours(struct landing *l, const struct review_region *region, struct error *err) {
+        const struct apply_options opt = {
+                .kernel = region->kernel,
+                .region = region->index,
+                .run_fd = l->review->dir.fd,
+                .upper_fd = region->upper_fd,
+                .lower_fd = region->lower_fd,
+                .choose = drop_choice,
+                .arg = l,
+        };
+
+        return l->ours.rules ? discard_run(&opt, err) : 0;
+}
+
 static int land_region(const struct review_region *region, void *arg, struct error *err) {
         struct landing *l = arg;
         const struct apply_options opt = {
@@ -104,12 +178,16 @@ static int land_region(const struct review_region *region, void *arg, struct err
                 .run_fd = l->review->dir.fd,
                 .upper_fd = region->upper_fd,
                 .lower_fd = region->lower_fd,
+                .choose = choose,
                 .report = report,
                 .arg = l,
         };
         int r;
 
         l->region = region;
+        r = l->o->abort || l->pending ? 0 : drop_ours(l, region, err);
+        if (r < 0)
+                return r;
         if (l->o->abort) {
                 r = apply_abort(&opt, err);
                 l->pending = r < 0;
@@ -201,7 +279,7 @@ static int finish(struct review *review, const struct landing *l) {
 
         if (l->kept > 0)
                 return EXIT_FAILED;
-        if (l->o->abort)
+        if (l->o->abort || l->left > 0)
                 return EXIT_OK;
         if (!review_is_empty(review)) { /* never thrown away, whatever it is */
                 log_error("run %s is kept: it holds more than its regions can land", review->dir.id);
@@ -231,13 +309,32 @@ static int print_json(const struct landing *l) {
         return 0;
 }
 
-static int apply(struct review *review, const struct options *o) {
+static int select_all(struct landing *l, const struct review_words *words, struct error *err) {
+        const char *workspace[2];
+        int r;
+
+        review_workspace(l->review, workspace);
+        r = select_init(&l->select, words->paths, words->n_paths, workspace, err);
+        if (r == 0)
+                r = select_init(&l->theirs, l->o->theirs.v, l->o->theirs.n, workspace, err);
+        return r < 0 ? r : select_init(&l->ours, l->o->ours.v, l->o->ours.n, workspace, err);
+}
+
+static void landing_deinit(struct landing *l) {
+        select_deinit(&l->select);
+        select_deinit(&l->theirs);
+        select_deinit(&l->ours);
+}
+
+static int apply(struct review *review, const struct options *o, const struct review_words *words) {
         AUTO_JSON json_t *changes = o->json ? json_array() : NULL;
-        struct landing l = { .o = o, .review = review, .changes = changes };
+        CLEANUP(landing_deinit) struct landing l = { .o = o, .review = review, .changes = changes };
         struct error err = { 0 };
         int r;
 
-        r = review_lock(review, "apply", &err);
+        r = select_all(&l, words, &err);
+        if (r == 0)
+                r = review_lock(review, "apply", &err);
         if (r == 0)
                 r = land_noted(&l, &err);
         if (r == 0 && o->json)
@@ -253,19 +350,19 @@ int verb_apply(const struct ctx *ctx, int argc, char **argv) {
         AUTO_REVIEW struct review review = REVIEW_INIT;
         struct options o = { 0 };
         struct error err = { 0 };
-        const char *run = NULL;
+        struct review_words words;
         int r;
 
-        if (!review_words(&apply_flags, argc, argv, &o, &run, &r))
+        if (!review_words(&apply_flags, argc, argv, &o, &words, &r))
                 return r;
         if (o.abort && (o.resume || o.force)) {
                 log_error("--abort goes with neither --continue nor --force");
                 return EXIT_USAGE;
         }
-        r = review_open(ctx, run, o.resume || o.abort ? REVIEW_PENDING : REVIEW_CHANGED, &review, &err);
+        r = review_open(ctx, words.run, o.resume || o.abort ? REVIEW_PENDING : REVIEW_CHANGED, &review, &err);
         if (r < 0) {
                 log_error("%s", err.msg);
                 return EXIT_FAILED;
         }
-        return apply(&review, &o);
+        return apply(&review, &o, &words);
 }

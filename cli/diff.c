@@ -1,31 +1,39 @@
 /* cofferdam diff: what a run changed and the host does not have. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/review.h"
+#include "cli/select.h"
 #include "cli/verbs.h"
+#include "fs/patch.h"
+#include "fs/verdict.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/spec/flags.h"
 
 /* What the options of this verb set. */
 struct options {
-        bool json, zero, held; /* held: all changes of a direct region are, other kinds will have more */
+        bool json, zero, held, patch, stat;
 };
 
 static const struct flag_option diff_options[] = {
-        { "held", 0, NULL, NULL, "Only what a rule holds back; all there is in a direct workspace",
+        { "held", 0, NULL, NULL, "Only what a rule holds back, or would when it lands",
           offsetof(struct options, held) },
         { "json", 0, NULL, NULL, "Print one JSON object", offsetof(struct options, json) },
         { "null", 'z', NULL, NULL, "Print paths as they are, each line ended by a NUL",
           offsetof(struct options, zero) },
+        { "patch", 'p', NULL, NULL, "Print a patch that git apply takes", offsetof(struct options, patch) },
+        { "stat", 0, NULL, NULL, "Count the lines that were added and removed",
+          offsetof(struct options, stat) },
 };
 
 static const struct flag_set diff_flags = {
-        .usage = "cofferdam diff [OPTIONS] [RUN]",
+        .usage = "cofferdam diff [OPTIONS] [RUN [PATH...]]",
         .summary = "Show what a run changed and the host does not have.",
         .options = diff_options,
         .n_options = ARRAY_SIZE(diff_options),
@@ -34,20 +42,21 @@ static const struct flag_set diff_flags = {
 /** struct listing - one walk over all regions */
 struct listing {
         const struct options *o;
+        const struct select *select;
         const struct review_region *region;
+        struct patch_source source;
         json_t *changes; /* --json */
+        uint64_t files, added, removed;
         bool conflict;
 };
 
-static int list_change(const struct change *change, void *arg) {
-        struct listing *l = arg;
+static int print_line(const struct listing *l, const struct change *change, const struct verdict *v) {
         AUTO_BUF struct buf line = { 0 };
         int r;
 
-        l->conflict = l->conflict || change->conflict;
-        if (l->changes)
-                return json_array_append_new(l->changes, review_change(l->region, change)) < 0 ? -ENOMEM : 0;
         r = review_line(l->region, change, l->o->zero, &line);
+        if (r == 0 && v->action != GUARD_ALLOW && !l->o->zero)
+                r = review_flag(v, &line);
         if (r == 0)
                 r = buf_add(&line, l->o->zero ? "" : "\n", 1);
         if (r == 0)
@@ -55,13 +64,85 @@ static int list_change(const struct change *change, void *arg) {
         return r;
 }
 
+static int print_patch(const struct listing *l, const struct change *change) {
+        AUTO_BUF struct buf text = { .max = 4UL * PATCH_BYTES_MAX };
+        struct patch patch;
+        int r;
+
+        if (*l->region->prefix) { /* git knows the workspace only */
+                r = buf_str(&text, "# elsewhere, not in this patch: ");
+                if (r == 0)
+                        r = review_line(l->region, change, false, &text);
+                if (r == 0)
+                        r = buf_str(&text, "\n");
+        } else {
+                r = patch_change(&l->source, change, &text, &patch);
+        }
+        if (r == 0 && text.len > 0)
+                (void) fwrite(text.data, 1, text.len, stdout);
+        return r;
+}
+
+static int print_stat(struct listing *l, const struct change *change) {
+        AUTO_BUF struct buf line = { 0 };
+        struct patch patch;
+        int r;
+
+        r = patch_change(&l->source, change, NULL, &patch);
+        if (r == 0)
+                r = review_line(l->region, change, false, &line);
+        if (r < 0)
+                return r;
+        l->files++;
+        l->added += patch.lines.added;
+        l->removed += patch.lines.removed;
+        if (patch.binary)
+                printf("     Bin        %s\n", buf_cstr(&line));
+        else
+                printf("%5s%-5zu -%-5zu %s\n", "+", patch.lines.added, patch.lines.removed, buf_cstr(&line));
+        return 0;
+}
+
+static int list_change(const struct change *change, void *arg) {
+        struct listing *l = arg;
+        struct verdict v;
+        int r;
+
+        if (!select_has(l->select, l->region, change))
+                return 0;
+        r = verdict_change(l->region->rules, change, &v);
+        if (r == -ENOMEM)
+                return r;
+        if (r < 0)
+                v = (struct verdict){ .action = GUARD_HOLD, .rule = "(unreadable)" };
+        if (l->o->held && v.action == GUARD_ALLOW && !l->region->direct)
+                return 0;
+        l->conflict = l->conflict || change->conflict;
+        if (l->changes) {
+                json_t *row = review_change(l->region, change);
+
+                r = row ? review_flag_json(&v, row) : -ENOMEM;
+                return json_array_append_new(l->changes, row) < 0 ? -ENOMEM : r;
+        }
+        if (l->o->patch)
+                return print_patch(l, change);
+        return l->o->stat ? print_stat(l, change) : print_line(l, change, &v);
+}
+
 static int list_region(const struct review_region *region, void *arg, struct error *err) {
         struct listing *l = arg;
 
         const struct diff_layers layers = { region->upper_fd, region->lower_fd, region->kernel };
+        int r;
 
         l->region = region;
-        return diff_walk(&layers, list_change, l, err);
+        r = patch_source_init(&l->source, &layers);
+        if (r < 0)
+                (void) error_set(err, r, "read the directories that the run renamed: %s", strerror(-r));
+        else
+                r = diff_walk(&layers, list_change, l, err);
+        patch_source_deinit(&l->source);
+        return r;
 }
 
 static int print_json(const struct review *review, json_t *changes) {
@@ -73,19 +154,27 @@ static int print_json(const struct review *review, json_t *changes) {
         return 0;
 }
 
-static int diff(const struct review *review, const struct options *o) {
+static int diff(const struct review *review, const struct options *o, const struct review_words *words) {
         AUTO_JSON json_t *changes = o->json ? json_array() : NULL;
-        struct listing l = { .o = o, .changes = changes };
+        AUTO_SELECT struct select select = { 0 };
+        struct listing l = { .o = o, .select = &select, .changes = changes };
+        const char *workspace[2];
         struct error err = { 0 };
         int r;
 
-        r = review_each(review, true, false, list_region, &l, &err);
+        review_workspace(review, workspace);
+        r = select_init(&select, words->paths, words->n_paths, workspace, &err);
+        if (r == 0)
+                r = review_each(review, true, false, list_region, &l, &err);
         if (r == 0 && o->json)
                 r = print_json(review, changes);
         if (r < 0) {
                 log_error("%s", err.code ? err.msg : strerror(-r));
                 return EXIT_FAILED;
         }
+        if (o->stat && l.files > 0)
+                printf("%" PRIu64 " changed, %" PRIu64 " lines added, %" PRIu64 " removed\n", l.files,
+                       l.added, l.removed);
         return l.conflict ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -101,18 +190,22 @@ static int diff_nothing(const struct options *o, const char *text) {
 int verb_diff(const struct ctx *ctx, int argc, char **argv) {
         AUTO_REVIEW struct review review = REVIEW_INIT;
         struct options o = { 0 };
+        struct review_words words;
         struct error err = { 0 };
-        const char *run = NULL;
         int r;
 
-        if (!review_words(&diff_flags, argc, argv, &o, &run, &r))
+        if (!review_words(&diff_flags, argc, argv, &o, &words, &r))
                 return r;
-        r = review_open(ctx, run, REVIEW_CHANGED, &review, &err);
-        if (r == -ENOENT && !run)
+        if (o.json + o.zero + o.patch + o.stat > 1) {
+                log_error("diff: only one of --json, --null, --patch and --stat");
+                return EXIT_USAGE;
+        }
+        r = review_open(ctx, words.run, REVIEW_CHANGED, &review, &err);
+        if (r == -ENOENT && !words.run)
                 return diff_nothing(&o, err.msg);
         if (r < 0) {
                 log_error("%s", err.msg);
                 return EXIT_FAILED;
         }
-        return diff(&review, &o);
+        return diff(&review, &o, &words);
 }

@@ -40,10 +40,11 @@ int review_help(const struct flag_set *set) {
         return EXIT_OK;
 }
 
-bool review_words(const struct flag_set *set, int argc, char **argv, void *options, const char **ret_run,
+bool review_words(const struct flag_set *set, int argc, char **argv, void *options, struct review_words *ret,
                   int *ret_code) {
         AUTO_FLAGS struct flags *flags = NULL;
         struct error err = { 0 };
+        int at;
 
         *ret_code = EXIT_USAGE;
         if (flags_parse(set, argc, argv, options, &flags, &err) < 0) {
@@ -54,11 +55,21 @@ bool review_words(const struct flag_set *set, int argc, char **argv, void *optio
                 *ret_code = review_help(set);
                 return false;
         }
-        if (flags->next + 1 < argc) {
-                log_error("%s: unexpected word '%s'", argv[0], ESC(argv[flags->next + 1]));
-                return false;
-        }
-        *ret_run = flags->next < argc ? argv[flags->next] : NULL;
+        at = flags->next;
+        *ret = (struct review_words){ 0 };
+        if (at < argc && strcmp(argv[at - 1], "--") != 0)
+                ret->run = argv[at++];
+        for (int i = at; ret->run && i < argc && strcmp(argv[i], "--") != 0; i++)
+                if (argv[i][0] == '-') {
+                        log_error("%s: '%s' comes too late: options stand before RUN, and paths that begin "
+                                  "with "
+                                  "'-' behind '--'",
+                                  argv[0], ESC(argv[i]));
+                        return false;
+                }
+        at += ret->run && at < argc && strcmp(argv[at], "--") == 0;
+        ret->paths = argv + at;
+        ret->n_paths = (size_t) (argc - at);
         return true;
 }
 
@@ -134,6 +145,13 @@ static const char *workspace_of(const json_t *state) {
                         return json_string_value(json_object_get(row, "source"));
         }
         return NULL;
+}
+
+void review_workspace(const struct review *review, const char *ret[2]) {
+        const json_t *row = json_array_get(run_regions(review->state), 0);
+
+        ret[0] = json_string_value(json_object_get(row, "source"));
+        ret[1] = json_string_value(json_object_get(row, "target"));
 }
 
 /* Whether the caller stands in @dir or below it, however its path is spelled. */
@@ -267,6 +285,7 @@ static int each(const struct review *review, const json_t *row, enum run_source 
                 void *arg, struct error *err) {
         AUTO_RUN_REGION struct run_region opened = RUN_REGION_INIT;
         AUTO_BUF struct buf prefix = { 0 };
+        const char *kind = json_string_value(json_object_get(row, "kind"));
         struct review_region region;
         struct error why = { 0 };
         int r;
@@ -286,6 +305,7 @@ static int each(const struct review *review, const json_t *row, enum run_source 
                                          .upper_fd = opened.upper_fd,
                                          .lower_fd = opened.lower_fd,
                                          .kernel = opened.kernel,
+                                         .direct = kind && strcmp(kind, "direct") == 0,
                                          .rules = &opened.rules };
         return fn(&region, arg, err);
 }
@@ -360,4 +380,28 @@ json_t *review_change(const struct review_region *region, const struct change *c
                          (int) region->index, "type", type_name(change->mode), "mode", mode, "size",
                          (json_int_t) change->size, "conflict", change->conflict, "error",
                          change->error ? strerror(-change->error) : NULL);
+}
+
+/* in the words of the specification */
+static const char *const actions[GUARD_DO_COUNT] = {
+        [GUARD_ALLOW] = "allow", [GUARD_HOLD] = "hold", [GUARD_PROTECT] = "protect", [GUARD_HIDE] = "hide"
+};
+
+int review_flag(const struct verdict *verdict, struct buf *out) {
+        const char *reason = verdict->reason;
+
+        return buf_fmt(out, "  [%s: %s%s%s]", actions[verdict->action], ESC(verdict->rule),
+                       *reason ? ": " : "", reason);
+}
+
+int review_flag_json(const struct verdict *verdict, json_t *row) {
+        if (json_object_set_new(row, "action", json_string(actions[verdict->action])) < 0)
+                return -ENOMEM;
+        if (verdict->action == GUARD_ALLOW)
+                return 0;
+        return json_object_set_new(row, "rule", json_from_bytes(verdict->rule, VERDICT_TEXT_MAX * 4)) < 0 ||
+                               json_object_set_new(row, "reason",
+                                                   json_from_bytes(verdict->reason, VERDICT_TEXT_MAX * 4)) < 0
+                       ? -ENOMEM
+                       : 0;
 }

@@ -9,6 +9,7 @@
 
 #include "fs/diff.h"
 #include "fs/explain.h"
+#include "fs/verdict.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
@@ -30,6 +31,7 @@ struct review_region {
         int upper_fd;
         int lower_fd; /* -1: the source is not what it was (review_each() with @lenient) */
         bool kernel;  /* see struct diff_layers */
+        bool direct;  /* it holds only what rules held */
         const struct explain_region *rules; /* for verdict_change() */
 };
 
@@ -42,15 +44,25 @@ enum review_pick { REVIEW_CHANGED, REVIEW_PENDING, REVIEW_DROP };
 
 struct flag_set;
 
+/** struct review_words - words of a command line: [RUN [PATH...]] or -- PATH... */
+struct review_words {
+        const char *run; /* borrowed from argv, NULL: none given */
+        char **paths;    /* borrowed from argv */
+        size_t n_paths;
+};
+
 /**
- * review_words() - the command line of a verb that takes one run: options, then RUN or nothing
+ * review_words() - the command line of a verb that takes a run and paths: options, RUN, paths
+ * Behind "--" all words are paths.
  * @options:  for the setters of @set
- * @ret_run:  borrowed from @argv, NULL: none given
  * @ret_code: when the verb is done already (help, usage error): its exit code
  * Return: whether to go on.
  */
-bool review_words(const struct flag_set *set, int argc, char **argv, void *options, const char **ret_run,
+bool review_words(const struct flag_set *set, int argc, char **argv, void *options, struct review_words *ret,
                   int *ret_code) __attribute__((warn_unused_result));
+
+/** review_workspace() - source and target of the workspace; NULL when the state does not know */
+void review_workspace(const struct review *review, const char *ret[2]);
 
 /** review_help() - the help of a verb on standard output. Return: exit code. */
 int review_help(const struct flag_set *set);
@@ -105,6 +117,12 @@ int review_line(const struct review_region *region, const struct change *change,
 /** review_change() - one change for --json, new reference; NULL when out of memory */
 json_t *review_change(const struct review_region *region, const struct change *change)
         __attribute__((warn_unused_result));
+
+/** review_flag() - append what the rules say of a change, for people. Return: 0, -ENOMEM, -E2BIG. */
+int review_flag(const struct verdict *verdict, struct buf *out) __attribute__((warn_unused_result));
+
+/** review_flag_json() - the same as members of @row, borrowed. Return: 0, -ENOMEM. */
+int review_flag_json(const struct verdict *verdict, json_t *row) __attribute__((warn_unused_result));
 
 void review_deinit(struct review *review);
 #define AUTO_REVIEW __attribute__((cleanup(review_deinit)))

@@ -109,7 +109,7 @@ in_diff() {
         local path
         "$C" diff --held >held.diff
         grep '^visible' said | cut -d' ' -f2 | while read -r path; do
-                grep -qE "^[AMT] .*$path\$" held.diff || fail "not in the diff: $path"
+                grep -qE "^[AMT] .*$path(  \\[.*)?\$" held.diff || fail "not in the diff: $path"
         done
 }
 

@@ -3,10 +3,12 @@
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+newest() { find "$XDG_STATE_HOME/cofferdam/runs" -mindepth 1 -maxdepth 1 -printf '%C@ %f\n' | sort -rn | sed -n '1s/.* //p'; }
+
 # held COMMAND: a cow run on $W that keeps what COMMAND did; its ID in $R
 held() {
         "$C" run --workspace-mode cow --engine "${ENGINE:-fuse}" --keep -- sh -ec "$1"
-        R=$(cd "$XDG_STATE_HOME/cofferdam/runs" && ls -t | head -1)
+        R=$(newest)
 }
 
 # tree DIR: everything of a directory in lines
@@ -102,7 +104,7 @@ hidden_is_absent() {
         echo s >d/secret
         echo o >d/open
         "$C" run --workspace-mode cow --keep --hide '/d/secret' -- sh -c 'mv d e; echo x >n'
-        R=$(cd "$XDG_STATE_HOME/cofferdam/runs" && ls -t | head -1)
+        R=$(newest)
         "$C" export "$R" "$T/hid"
         eq '' "$(find "$T/hid" -name secret)"
         eq x "$(cat "$T/hid/n")"

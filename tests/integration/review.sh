@@ -315,7 +315,7 @@ two_at_once() {
 
 usage() {
         for verb in diff apply discard; do
-                status 2 "$C" "$verb" a b 2>err
+                status 2 "$C" "$verb" a --json 2>err
                 eq 1 "$(wc -l <err)" 'lines on stderr'
                 status 1 "$C" "$verb" no-such-run 2>err
                 eq 1 "$(wc -l <err)" 'lines on stderr'
