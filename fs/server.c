@@ -46,11 +46,11 @@
  *
  * Limits: NODE_DEPTH_MAX levels; a rule is judged by the names that
  * were looked up: a hard link that the host made before the run, between an allowed and a held name, is
- * recognised once both names were seen; where a region copies, names of one lower file that were not looked up
- * when it is copied keep the old content, and the copy then has a number of its own; so has one that the host
- * links or renames to another name later, which then shows the number of the copy; of symlinks, FIFOs and
- * sockets a directory has room to remember some tens of numbers. In a direct region held directories that exist on the host are not renamed (EXDEV).
- * POSIX ACLs are not shown; the host enforces them.
+ * recognised once both names were seen; where a region copies, names of one lower file that were not looked
+ * up when it is copied keep the old content, and the copy then has a number of its own; so has one that the
+ * host links or renames to another name later, which then shows the number of the copy; of symlinks, FIFOs
+ * and sockets a directory has room to remember some tens of numbers. In a direct region held directories that
+ * exist on the host are not renamed (EXDEV). POSIX ACLs are not shown; the host enforces them.
  *
  * Left to the kernel: permission checks (default_permissions), flock, POSIX and OFD locks (one mount, one
  * kernel: no other holder exists), the caches of names, attributes and pages.
