@@ -208,15 +208,30 @@ static void link_attr(const char *name, char out[64]) {
         name_attr(XATTR_LINK, name, out);
 }
 
+/* Opens the pinned object, never another one. Only regular files and directories. */
+static int wide_open_read(const struct wide *w) {
+        const int fd = open(w->proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
+
+/* Opens the directory itself for its attributes, whatever its mode. */
+static int open_self(struct wide *w, int dir_fd) {
+        const int r = wide_init(w, dir_fd, ".", S_IRUSR | S_IWUSR);
+
+        return r < 0 ? r : wide_open_read(w);
+}
+
 /* What the directory says of one of the names of a file whose own record is about another name. An empty
  * record says "none". */
 static int claim_name(int dir_fd, const char *name, const struct layer_origin *lower, bool said) {
         static const struct origin_record none = { .magic = { 'c', 'f', 'o', '0' } };
         char attr[64];
-        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_self(&w, dir_fd);
 
         if (fd < 0)
-                return -errno;
+                return TAKE(fd, -1);
         link_attr(name, attr);
         if (!said)
                 return fremovexattr(fd, attr) < 0 && errno != ENODATA ? -errno : 0;
@@ -227,11 +242,12 @@ static int claim_name(int dir_fd, const char *name, const struct layer_origin *l
 
 static int claim_link(int dir_fd, const char *name, const struct layer_origin *lower) {
         char attr[64];
-        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_self(&w, dir_fd);
         int r;
 
         if (fd < 0)
-                return -errno;
+                return TAKE(fd, -1);
         link_attr(name, attr);
         r = set_record(fd, attr, lower);
         return r == -ENOSPC || r == -EDQUOT || r == -E2BIG ? 0 : r;
@@ -239,10 +255,11 @@ static int claim_link(int dir_fd, const char *name, const struct layer_origin *l
 
 static int origin_of_link(int dir_fd, const char *name, struct layer_origin *ret) {
         char attr[64];
-        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_self(&w, dir_fd);
 
         if (fd < 0)
-                return -errno;
+                return TAKE(fd, -1);
         link_attr(name, attr);
         return get_record(fd, attr, ret);
 }
@@ -256,13 +273,6 @@ static int open_attrs(int dir_fd, const char *name) {
 
 static bool can_carry_origin(const struct stat *st) {
         return S_ISREG(st->st_mode) || S_ISDIR(st->st_mode);
-}
-
-/* Opens the pinned object, never another one. Only regular files and directories. */
-static int wide_open_read(const struct wide *w) {
-        const int fd = open(w->proc, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-
-        return fd < 0 ? -errno : fd;
 }
 
 static bool same_record(const struct layer_origin *a, const struct layer_origin *b) {
@@ -620,8 +630,9 @@ int layer_get_redirect(int dir_fd, const char *name, char **ret) {
 /* Marks the directory as one that holds whiteouts. @ret: whether it is opaque and needs none. */
 static int mark_dir(int dir_fd, bool *ret) {
         char mark = 0;
-        AUTO_FD int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        int r = fd < 0 ? -errno : get_opaque(fd, &mark);
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        AUTO_FD int fd = open_self(&w, dir_fd);
+        int r = fd < 0 ? fd : get_opaque(fd, &mark);
 
         if (r < 0)
                 return r;

@@ -52,15 +52,15 @@ host_stays() {
                 "$(tr -s '\n ' '  ' <said | sed 's/ $//')"
 }
 
-# staged is the same until a command ends: nothing lands by itself, not even what the judge would take. Red when
-# upper_judged() does not ask for the kind of region.
+# staged is the same until a command ends: nothing lands by itself, not even what the judge would take. (Without the
+# question for the kind of region in upper_judged() it is landlock that refuses.)
 nothing_lands_alone() {
         local kind
         git init -q .
         cp .git/config "$T/config"
         for kind in -c -s; do
                 U=$T/upper$count$kind
-                g "$kind" -b -n -- git config user.name somebody 2>said
+                g "$kind" -b -n -- sh -ec 'git config user.name some; printf "[user]\n\tname = somebody\n" >>.git/config' 2>said
                 cmp .git/config "$T/config"
                 eq somebody "$(g "$kind" -b -- git config user.name)"
         done
@@ -187,6 +187,38 @@ host_edits() {
         eq '1 1 mine 3 2 1' "$(tr '\n' ' ' <said | sed 's/ $//')"
 }
 
+# Several that move, copy and delete the same names at once, with the host doing so below: nothing hangs or ends, nobody
+# sees bytes that no one wrote, and the tree is the same when the guard is started anew.
+crowd() {
+        mkdir -p a/b/c d/e
+        for f in a/1 a/b/2 a/b/c/3 d/4 d/e/5; do printf 'lower%.0s' {1..2000} >"$f"; done
+        cat >"$T/crowd.py" <<'PY'
+import os, random, sys, time
+r = random.Random(int(sys.argv[1])); end = time.monotonic() + float(sys.argv[2]); inside = sys.argv[3] == 'inside'
+names = ['a', 'b', 'c', 'd', 'e', '1', '2', '3']
+def path(): return '/'.join(r.choice(names) for _ in range(r.choice([1, 2, 2, 3])))
+def write(p):
+    with open(p, r.choice(['a', 'w'])) as f: f.write('inner' * 1000)
+def look(p):
+    data = open(p, 'rb').read()
+    # torn between two writers is possible, other bytes are not
+    assert not data.strip(b'lowerinh\0'), (p, data[:100])
+calls = [lambda: os.rename(path(), path()), lambda: os.mkdir(path()), lambda: os.rmdir(path()), lambda: os.unlink(path()),
+         lambda: write(path()), lambda: write(path()), lambda: os.link(path(), path()), lambda: os.chmod(path(), 0o755),
+         lambda: os.listdir(path()), lambda: look(path()), lambda: os.symlink('x', path()), lambda: os.stat(path())]
+while time.monotonic() < end:
+    try: r.choice(calls)()
+    except OSError: pass
+    if not inside: time.sleep(0.002)
+PY
+        python3 "$T/crowd.py" 99 6 host &
+        g -- sh -ec 'for i in 1 2 3 4 5 6; do python3 "$0" $i 4 inside & done; for i in 1 2 3 4 5 6; do wait %$i || exit 1; done' "$T/crowd.py"
+        wait
+        g -- sh -c "$(declare -f shape); shape ." >"$T/first" 2>/dev/null
+        g -- sh -c "$(declare -f shape); shape ." >"$T/second" 2>/dev/null
+        diff "$T/first" "$T/second"
+}
+
 # model SEED PIECES OPS: a random tree, then random calls there and in a plain directory, the guard started anew between
 # the pieces
 model() {
@@ -280,6 +312,7 @@ shape() {
         python3 - "$1" <<'PY'
 import os, sys
 for root, dirs, files in sorted(os.walk(sys.argv[1])):
+    print(os.path.relpath(root, sys.argv[1]), sorted(dirs + files))
     for n in sorted(dirs + files):
         p = os.path.join(root, n)
         if os.path.islink(p) or not (os.path.isfile(p) or os.path.isdir(p)): continue
@@ -387,6 +420,7 @@ t 'records of renames lead nowhere else' bad_redirects
 t 'links of the host to one file' links_of_the_lower
 t 'a limit on what is kept' limit
 t 'limits.disk of a run' limit_of_a_run
+t 'many at once, and the host below' crowd
 t 'overlayfs shows what the guard wrote' kernel_reads_ours
 t 'the guard shows what overlayfs wrote' guard_reads_kernels
 t 'copies are whole' whole_copies
