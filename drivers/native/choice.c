@@ -2,9 +2,8 @@
  * DOC: theory of operation
  *
  * Which engine serves a region whose writes stay in the run. The kernel's overlayfs is the fast one, and it
- * promises less: it asks nobody before a write, counts nothing, and a name that somebody else replaces or
- * removes in the lower directory answers ESTALE from then on (docs/adr/). So it is taken where none of that
- * matters, and where the probe has made such a mount.
+ * promises less: it asks nobody before a write and counts nothing (docs/adr/). So it is taken where that does
+ * not matter, and where the probe has made such a mount.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -82,8 +81,6 @@ static int choose(struct driver_plan *plan, const struct spec *spec, struct nati
 
         if (spec->workspace.engine == ENGINE_FUSE)
                 why = "engine fuse was asked for";
-        else if (spec->workspace.engine == ENGINE_AUTO && spec->workspace.cache == CACHE_SHARED)
-                why = "others may write to the source (cache: shared)";
         else
                 why = hindrance(plan, spec, region);
         region->overlay = !why;

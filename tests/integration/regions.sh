@@ -331,6 +331,35 @@ host_edits_reach() {
 }
 begun_there() { [ -n "$(find "$runs" -path '*/upper/0/begun')" ]; }
 
+# staged: what rules allow is on the host when the command has ended, and not before; what they hold waits
+staged_lands() {
+        sample
+        sandbox --workspace-mode staged --engine "$1" --keep -- sh -ec "$change; mkdir .vscode; echo t >.vscode/t; touch begun; sleep 2" &
+        wait_for 20 begun_there
+        untouched
+        wait $!
+        eq "staged $1" "$(row 'r["kind"] + " " + r["engine"]')" 'state'
+        eq $'one\nmore' "$(cat f)"
+        eq deep "$(cat m/k/l)"
+        if [ -e d/x ] || [ -e gone ]; then fail 'not deleted'; fi
+        [ ! -e .vscode/t ] || fail 'held, and landed'
+        has "$("$C" diff)" '.vscode/t'
+        forget
+}
+
+# the fast engine, unless something speaks against it
+auto_chooses() {
+        forget
+        touch f
+        sandbox --workspace-mode cow --keep -- true
+        eq 'overlay' "$(row 'r["engine"]')"
+        forget
+        sandbox --workspace-mode cow --hide f --keep -- true
+        eq 'fuse a rule protects or hides paths, and overlayfs asks no rule before a write' \
+                "$(row 'r["engine"] + " " + r["engine_reason"]')"
+        forget
+}
+
 killed_then_diff() {
         sample
         env --default-signal setsid "$C" run --workspace-mode cow --engine "$1" -- sh -c 'echo more >>f; echo new >n; rm d/x; touch m; sleep 60' >/dev/null 2>"$T/err" &
@@ -411,6 +440,7 @@ for engine in fuse overlay; do
         t "cow, $engine: a whole home shows no keys" home_shows_no_keys "$engine"
         t "cow, $engine: what a killed run changed can be seen and applied" killed_then_diff "$engine"
         t "cow, $engine: what the host changes meanwhile is seen" host_edits_reach "$engine"
+        t "staged, $engine: what rules allow lands at the end" staged_lands "$engine"
         t "cow, $engine: git and npm work" git_and_npm "$engine"
         t "cow, $engine: for another user" for_another_user "$engine"
 done
@@ -426,6 +456,7 @@ t 'host_state auto: package caches for this run only' host_caches
 t 'bypass: a directory as the host has it' bypass_is_the_host
 t 'bypass: nothing set-id is made' bypass_takes_no_set_id
 t 'bypass: what is refused' bypass_refuses
+t 'auto takes the overlay unless a rule has to refuse' auto_chooses
 t 'an engine that cannot be had is refused, or said' engine_is_refused_or_said
 t 'a linked worktree of a cow workspace' worktree_follows
 finish
