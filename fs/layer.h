@@ -4,8 +4,8 @@
  * A plain directory tree in overlayfs's user-xattr format: a file or directory stands for the new version; a
  * zero-size file with "user.overlay.whiteout" in a directory with "user.overlay.opaque"="x" is a deletion; a
  * directory with "user.overlay.opaque"="y" hides the lower one; "user.overlay.redirect" names the lower
- * directory that a renamed one is merged with. overlayfs mounted with "userxattr" shows the same tree when the
- * upper is its topmost lower layer, but for renamed directories: it does not follow their records then.
+ * directory that a renamed one is merged with. overlayfs mounted with "userxattr" shows the same tree when
+ * the upper is its topmost lower layer, but for renamed directories: it does not follow their records then.
  * Objects that replace a lower one carry
  * "user.cofferdam.origin": the identity of the lower object at the time (struct layer_origin), for conflicts
  * at apply. All paths are relative, resolved beneath @upper_fd without following links: the tree's names were

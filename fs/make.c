@@ -453,14 +453,18 @@ static int link_lower(struct server *s, struct node *node, struct spot *spot) {
         return -ESTALE;
 }
 
-/* what a symlink and the like shows as its number: its first name's directory knows */
+/* what a symlink and the like shows as its number: the directory of any of its names knows, if we get in */
 static int number_of(struct server *s, struct node *node, struct facts *ret) {
-        struct place place = PLACE_INIT;
-        int r = place_find(s, node, 0, &place);
+        int r = -EACCES;
 
-        if (r == 0)
-                r = layer_get_number(place.dir_fd, place.name, &ret->shown_dev, &ret->shown_ino);
-        place_done(s, &place);
+        for (unsigned int i = 0; r == -EACCES || r == -ENOENT; i++) {
+                struct place place = PLACE_INIT;
+
+                r = place_find(s, node, i, &place);
+                if (r == 0)
+                        r = layer_get_number(place.dir_fd, place.name, &ret->shown_dev, &ret->shown_ino);
+                place_done(s, &place);
+        }
         return r;
 }
 
