@@ -2,11 +2,12 @@
 
 #include "drivers/driver.h"
 #include "drivers/native/native.h"
+#include "drivers/noop/noop.h"
 #include "runtime/base/cleanup.h"
 
-/* in order of preference */
-static const struct driver_ops *const drivers[] = { &driver_native };
-static const char *const names[] = { "auto", "native" };
+/* in order of preference; noop is never picked, only named */
+static const struct driver_ops *const drivers[] = { &driver_native, &driver_noop };
+static const char *const names[] = { "auto", "native", "noop" };
 
 const struct driver_ops *driver_find(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)

@@ -48,4 +48,5 @@ int limits_inherit(const struct limits *limits, struct error *err) __attribute__
  * nothing is limited */
 json_t *limits_report(const struct limits *limits) __attribute__((warn_unused_result));
 
+/** limits_close() - remove the control groups, which must be empty or about to be; accepts LIMITS_INIT */
 void limits_close(struct limits *limits);

@@ -250,6 +250,16 @@ static int meanwhile(void *arg, struct error *err) {
         return s->listen_fd < 0 ? s->listen_fd : 0;
 }
 
+/* The run is not isolated at all. */
+static void tell_skipped(struct supervisor *s, const json_t *why) {
+        const json_t *const mode = json_object_get(s->args->spec_json, "mode");
+
+        events_emit(&s->record.events, "sandbox_skipped",
+                    json_pack("{s:s,s:O*,s:O*,s:O*,s:O*}", "driver", s->args->driver->name, "mode",
+                              json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"), "reason",
+                              json_object_get(why, "reason"), "remedy", json_object_get(why, "remedy")));
+}
+
 /* What was asked for and is not done, each with its reason. */
 static void tell_degraded(struct supervisor *s, const json_t *plan) {
         const json_t *const rows = json_object_get(plan, "degraded");
@@ -290,6 +300,8 @@ static void tell_started(struct supervisor *s) {
         json_t *const plan = json_object_get(s->record.state, "plan");
         const char *const root = "host";
 
+        if (json_object_get(plan, "skipped"))
+                tell_skipped(s, json_object_get(plan, "skipped"));
         tell_degraded(s, plan);
         events_emit(&s->record.events, "sandbox_started",
                     json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,

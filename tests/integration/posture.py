@@ -100,7 +100,7 @@ subprocess.check_call([cofferdam, "exec", "-d", run_id, "sleep", "7006"], stdin=
 look("exec -d", "7006")
 
 # the expected walls, whatever was compared with what
-caps = {f"Cap{s}": "0" * 16 for s in ("Inh", "Prm", "Eff", "Bnd", "Amb")}
+caps = {key: "0" * 16 for key in STATUS if key.startswith("Cap")}
 want = {**caps, "NoNewPrivs": "1", "Seccomp": "2", "Umask": "0022", "descriptors": [0, 1, 2], "session leader": True,
         "SigBlk": "0" * 16, "SigIgn": "0" * 16, "root": "/"}
 for name, got in found.items():
