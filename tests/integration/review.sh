@@ -294,6 +294,75 @@ killed() {
         done
 }
 
+# on_small COMMAND: in $W, a tmpfs of 256 KiB of a mount namespace of its own
+on_small() {
+        local as=()
+        [ "$(id -u)" = 0 ] || as=(-r)
+        # shellcheck disable=SC2016 # of the inner shell
+        W=$W runs=$runs C=$C unshare "${as[@]}" -m bash -euc '
+                mount -t tmpfs -o size=256k,mode=755 t "$W"; cd "$W"
+                '"$(declare -f run_dir claim modify delete status eq fail has)"'
+                '"$1"
+}
+
+# what does not fit stays in the run, the rest lands, nothing is half there. Red when stage_put() leaves its file.
+full_disk() {
+        unshare -rm true 2>/dev/null || [ "$(id -u)" = 0 ] || {
+                echo '# skipped: no mount namespace here'
+                return 0
+        }
+        # shellcheck disable=SC2016
+        on_small 'echo old >mod; run_dir 0123456789ab; head -c 300000 /dev/zero | tr "\0" x >"$U/big"
+                printf small >"$U/small"; modify mod "$(head -c 100000 /dev/zero | tr "\0" m)"
+                head -c 180000 /dev/zero >fill; rc=0; "$C" apply >out 2>err || rc=$?
+                eq 1 "$rc"; has "$(cat err)" "kept: A big"; has "$(cat err)" "No space left"
+                eq small "$(cat small)"; [ ! -e big ] || fail "half a file"
+                eq old "$(cat mod)"; [ -e "$U/big" ] && [ -e "$U/mod" ] || fail lost
+                ! ls -A | grep cofferdam-apply || fail "a temporary file"
+                rm fill; rc=0; "$C" apply >out 2>err || rc=$?; eq 1 "$rc"
+                eq 100000 "$(stat -c %s mod)"; [ -e "$U/big" ] || fail lost'
+}
+
+# root may write anywhere
+read_only_directory() {
+        [ "$(id -u)" != 0 ] || return 0
+        mkdir ro
+        printf old >ro/mod
+        printf old >ro/del
+        run_dir 0123456789ab
+        modify ro/mod new
+        delete ro/del
+        printf new >"$U/ro/add"
+        chmod 555 ro
+        status 1 "$C" apply 2>err >out
+        has "$(cat err)" 'Permission denied'
+        eq 'del mod' "$(cd ro && echo *)"
+        eq old "$(cat ro/mod)"
+        chmod 755 ro
+        status 0 "$C" apply >/dev/null
+        eq 'add mod' "$(cd ro && echo *)"
+        eq new "$(cat ro/mod)"
+}
+
+# a directory of the host became a link to outside. Red when a parent is opened by following links.
+led_outside() {
+        mkdir d "$T/outside"
+        printf old >d/mod
+        printf out >"$T/outside/mod"
+        run_dir 0123456789ab
+        modify d/mod new
+        printf new >"$U/d/add"
+        mv d gone
+        ln -s "$T/outside" d
+        for how in '' --force; do
+                # shellcheck disable=SC2086 # none or one
+                "$C" apply $how >out 2>err || true
+                eq out "$(cat "$T/outside/mod")" "$how"
+                eq mod "$(ls "$T/outside")" "$how"
+        done
+        rm -rf "$T/outside"
+}
+
 few_descriptors() {
         run_dir 0123456789ab
         mkdir "$U/d"
@@ -351,6 +420,9 @@ t 'links of the work lead nowhere' fresh links_of_the_work
 t 'apply --json' fresh json_of_apply
 t 'apply --continue' fresh continue_needs_something
 t 'killed and continued' fresh killed
+t 'onto a full disk' fresh full_disk
+t 'onto a read-only directory' fresh read_only_directory
+t 'a directory became a link to outside' fresh led_outside
 t 'with 64 descriptors' fresh few_descriptors
 t 'two at once' fresh two_at_once
 t 'usage' fresh usage
