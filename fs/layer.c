@@ -807,23 +807,26 @@ int layer_copy_attrs(int fd, int lower_fd) {
 }
 
 int layer_copy_up_dir(int lower_fd, int dir_fd, const char *name) {
+        AUTO_WIDE struct wide w = WIDE_INIT;
         AUTO_FD int fd = -1;
-        struct stat before;
         char tmp[48];
         int r;
 
         r = temp_name(tmp);
+        if (r == 0)
+                r = wide_init(&w, dir_fd, ".", S_IRWXU);
         if (r < 0)
                 return r;
-        if (fstat(dir_fd, &before) < 0 || mkdirat(dir_fd, tmp, 0700) < 0)
-                return -errno;
-        fd = openat(dir_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        r = fd < 0 ? -errno : layer_copy_attrs(fd, lower_fd);
-        if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
-                r = -errno;
-        if (r < 0)
-                (void) unlinkat(dir_fd, tmp, AT_REMOVEDIR);
-        layer_set_times(dir_fd, &before);
+        r = mkdirat(dir_fd, tmp, 0700) < 0 ? -errno : 0;
+        if (r == 0) {
+                fd = openat(dir_fd, tmp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                r = fd < 0 ? -errno : layer_copy_attrs(fd, lower_fd);
+                if (r == 0 && renameat2(dir_fd, tmp, dir_fd, name, RENAME_NOREPLACE) < 0)
+                        r = -errno;
+                if (r < 0)
+                        (void) unlinkat(dir_fd, tmp, AT_REMOVEDIR);
+        }
+        layer_set_times(dir_fd, &w.st);
         return r;
 }
 
@@ -858,24 +861,24 @@ int layer_copy_up(int lower_fd, int dir_fd, const char *name, bool with_data) {
 }
 
 int layer_copy_up_quietly(int lower_fd, int dir_fd, const char *name, bool with_data) {
-        struct stat before;
-        int r;
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        int r = wide_init(&w, dir_fd, ".", S_IRWXU);
 
-        if (fstat(dir_fd, &before) < 0)
-                return -errno;
+        if (r < 0)
+                return r;
         r = layer_copy_up(lower_fd, dir_fd, name, with_data);
-        layer_set_times(dir_fd, &before);
+        layer_set_times(dir_fd, &w.st);
         return r;
 }
 
 int layer_link_known(int dir_fd, const char *name, int new_dir, const char *new_name) {
-        struct stat before;
-        int r;
+        AUTO_WIDE struct wide w = WIDE_INIT;
+        int r = wide_init(&w, new_dir, ".", S_IRWXU);
 
-        if (fstat(new_dir, &before) < 0)
-                return -errno;
+        if (r < 0)
+                return r;
         r = linkat(dir_fd, name, new_dir, new_name, 0) < 0 ? -errno : 0;
-        layer_set_times(new_dir, &before);
+        layer_set_times(new_dir, &w.st);
         return r;
 }
 
