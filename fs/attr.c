@@ -106,6 +106,15 @@ void attr_merge(struct server *s, struct node *dir, struct facts *facts) {
         facts->st.st_nlink = 1; /* subdirectories of both are not counted */
 }
 
+static bool is_removed(struct server *s, const struct node *node) {
+        bool named;
+
+        table_lock(s->table);
+        named = node->names || node == s->table->roots[node->region];
+        table_unlock(s->table);
+        return !named;
+}
+
 /* by name; the node may have several */
 static int look_up(struct server *s, struct node *node, struct facts *ret) {
         int fd, r;
@@ -116,6 +125,8 @@ static int look_up(struct server *s, struct node *node, struct facts *ret) {
                         return r;
                 r = facts_at(fd, "", ret);
                 dirs_put(s, node);
+                if (r == 0 && is_removed(s, node))
+                        ret->st.st_nlink = 0; /* the lower may have it still */
                 if (r == 0 && node->layer == NODE_LOWER)
                         attr_merge(s, node, ret);
                 return r;
