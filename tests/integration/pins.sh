@@ -246,6 +246,7 @@ before_a_command() {
 # what a run holds lands on the directory it was made in, and on no other, be it of the same name
 apply_looks_again() {
         sources
+        rm -rf "$T/state/cofferdam/runs" # a start that failed leaves a record
         "$C" run -w "$D/up/mid/src" --hold f -- sh -c 'echo held >f' >out 2>&1
         local run
         run=$(ls "$T/state/cofferdam/runs")
