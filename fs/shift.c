@@ -12,6 +12,7 @@
 #include "fs/renaming.h"
 #include "fs/tree.h"
 #include "fs/upper.h"
+#include "fs/wide.h"
 #include "runtime/base/cleanup.h"
 
 static bool is_dir(const struct end *end) {
@@ -174,6 +175,17 @@ static int clear_replaced(struct renaming *r) {
         return tree_purge_upper(from);
 }
 
+/* puts a directory in the place of what its new name has in the upper */
+static int swap_in(struct renaming *r) {
+        const struct spot *a = &r->from.spot, *b = &r->to.spot;
+        AUTO_WIDE struct wide w = WIDE_INIT; /* a directory that moves is written to: its ".." */
+        int q = b->kind == LAYER_WHITEOUT ? 0 : wide_init(&w, b->upper, b->name, S_IRWXU);
+
+        if (q == 0 && renameat2(a->upper, a->name, b->upper, b->name, RENAME_EXCHANGE) < 0)
+                q = -errno;
+        return q;
+}
+
 static int move(struct renaming *r) {
         AUTO_MOVING struct moving m = { .what = &r->from, .to = &r->to };
         struct spot *a = &r->from.spot, *b = &r->to.spot;
@@ -187,7 +199,7 @@ static int move(struct renaming *r) {
         if (q < 0)
                 return q;
         if (is_dir(&r->from) && b->kind != LAYER_ABSENT) {
-                q = renameat2(a->upper, a->name, b->upper, b->name, RENAME_EXCHANGE) < 0 ? -errno : 0;
+                q = swap_in(r);
                 if (q == 0)
                         q = clear_replaced(r);
         } else {
