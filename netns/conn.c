@@ -391,6 +391,6 @@ static void on_client_event(struct loop_watch *watch, uint32_t events) {
                 loop_set(conn->proxy->loop, watch, 0);
         else if (conn->state == CONN_HELLO)
                 take_hello(conn);
-        else if (memchr(data, '\n', (size_t) n) || conn->in.len >= HTTP_LINE_BYTES_MAX)
+        else if (memchr(data, '\n', (size_t) n) || conn->in.len >= HTTP_HEAD_BYTES_MAX)
                 take_head(conn); /* only a new line can make a head whole: reading stays linear */
 }

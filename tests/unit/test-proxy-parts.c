@@ -1,0 +1,284 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "netns/auth.h"
+#include "netns/blocked.h"
+#include "netns/loop.h"
+#include "netns/tunnel.h"
+#include "runtime/base/cleanup.h"
+
+static void auth_check_takes_the_token_only(void **state) {
+        static const struct {
+                const char *header;
+                bool want;
+        } cases[] = {
+                { "Bearer s3cret", true },
+                { "bEaReR s3cret", true },
+                { "Basic dDpzM2NyZXQ=", true }, /* t:s3cret */
+                { "basic OnMzY3JldA==", true }, /* :s3cret */
+                { "Basic OnMzY3JldA", true },
+                { "Bearer s3cre", false },
+                { "Bearer s3crett", false },
+                { "Bearer s3creT", false },
+                { "Bearer  s3cret", false },
+                { "Bearer", false },
+                { "Bearer ", false },
+                { "s3cret", false },
+                { "Basic s3cret", false },
+                { "Basic czNjcmV0", false },         /* no colon */
+                { "Basic czNjcmV0Og==", false },     /* s3cret: */
+                { "Basic dDpzM2NyZXQ6eA==", false }, /* t:s3cret:x */
+                { "Basic dDpz*2NyZXQ=", false },
+                { "Basic ====", false },
+                { "Basic ", false },
+                { "", false },
+                { "Digest s3cret", false },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                if (auth_check("s3cret", (struct http_text){ cases[i].header, strlen(cases[i].header) }) !=
+                    cases[i].want)
+                        fail_msg("'%s'", cases[i].header);
+        }
+        assert_false(auth_check("s3cret", (struct http_text){ NULL, 0 }));
+        /* a repetition of the token is not the token */
+        assert_false(auth_check("aa", (struct http_text){ "Bearer aaaa", 11 }));
+        assert_false(auth_check("aa", (struct http_text){ "Bearer a", 8 }));
+}
+
+/* --- loop --------------------------------------------------------------------------------------------------
+ */
+
+struct pair {
+        struct loop_watch watch[2]; /* of both ends; the first called removes the other */
+        struct loop *loop;
+        int calls;
+};
+
+static struct pair *the_pair; /* callbacks have no argument but what they are embedded in */
+
+static void on_first(struct loop_watch *watch, uint32_t events) {
+        (void) watch;
+        (void) events;
+        the_pair->calls++;
+        loop_remove(the_pair->loop, &the_pair->watch[0]);
+        loop_remove(the_pair->loop, &the_pair->watch[1]);
+}
+
+static void loop_forgets_what_is_removed_in_the_same_turn(void **state) {
+        struct pair pair = { .calls = 0 };
+        int fds[2];
+
+        (void) state;
+        the_pair = &pair;
+        assert_int_equal(loop_new(&pair.loop), 0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        for (int i = 0; i < 2; i++)
+                assert_int_equal(loop_add(pair.loop, &pair.watch[i], fds[i], EPOLLOUT, on_first), 0);
+        assert_int_equal(loop_turn(pair.loop, 0), 0);
+        assert_int_equal(pair.calls, 1); /* both were ready */
+        assert_int_equal(loop_turn(pair.loop, 0), 0);
+        assert_int_equal(pair.calls, 1);
+        assert_int_equal(loop_add(pair.loop, &pair.watch[0], fds[0], EPOLLOUT, on_first), 0);
+        loop_close(pair.loop, &pair.watch[0]);
+        assert_int_equal(fcntl(fds[0], F_GETFD), -1);
+        assert_int_equal(loop_turn(pair.loop, 0), 0);
+        assert_int_equal(pair.calls, 1);
+        (void) close(fds[1]);
+        loop_free(pair.loop);
+}
+
+static int fired;
+
+static void on_timer(struct loop_timer *timer) {
+        (void) timer;
+        fired++;
+}
+
+static void loop_runs_timers_in_order_and_once(void **state) {
+        struct loop *loop = NULL;
+        struct loop_queue soon = { .ns = 1000000 }, late = { .ns = 3600ULL * 1000000000 };
+        struct loop_timer a = { 0 }, b = { 0 }, c = { 0 };
+
+        (void) state;
+        fired = 0;
+        assert_int_equal(loop_new(&loop), 0);
+        loop_start(loop, &a, &soon, on_timer);
+        loop_start(loop, &b, &soon, on_timer);
+        loop_start(loop, &c, &late, on_timer);
+        assert_ptr_equal(soon.first, &a);
+        loop_start(loop, &a, &soon, on_timer); /* again: to the end */
+        assert_ptr_equal(soon.first, &b);
+        loop_cancel(&b);
+        loop_cancel(&b);
+        for (int i = 0; i < 100 && fired == 0; i++)
+                assert_int_equal(loop_turn(loop, -1), 0);
+        assert_int_equal(loop_turn(loop, 5), 0);
+        assert_int_equal(fired, 1);
+        assert_null(soon.first);
+        loop_cancel(&c);
+        loop_free(loop);
+}
+
+/* --- reports -----------------------------------------------------------------------------------------------
+ */
+
+struct told {
+        uint64_t calls, sum;
+        char host[256], rule[64];
+};
+
+static void on_blocked(void *arg, const struct blocked *b) {
+        struct told *told = arg;
+
+        told->calls++;
+        told->sum += b->count;
+        (void) snprintf(told->host, sizeof(told->host), "%s", b->host);
+        (void) snprintf(told->rule, sizeof(told->rule), "%s", b->rule ? b->rule : "-");
+}
+
+static void blocked_counts_every_refusal_once(void **state) {
+        struct loop *loop = NULL;
+        struct blocked_log *log = NULL;
+        struct told told = { 0 };
+        char host[32];
+
+        (void) state;
+        assert_int_equal(loop_new(&loop), 0);
+        assert_int_equal(blocked_new(loop, 3600ULL * 1000000000, on_blocked, &told, &log), 0);
+        for (int i = 0; i < 1000; i++)
+                blocked_note(log, "a.example", 443, "why", "!a.example");
+        assert_int_equal(told.calls, 1);
+        assert_string_equal(told.rule, "!a.example");
+        blocked_note(log, "a.example", 80, "why", NULL);
+        blocked_note(log, "a.example", 80, "another why", NULL);
+        assert_int_equal(told.calls, 3);
+        blocked_note(log, "http-intake.logs.datadoghq.com", 443, "why", NULL);
+        assert_int_equal(told.calls, 3);
+        for (int i = 0; i < 1000; i++) {
+                (void) snprintf(host, sizeof(host), "n%d.example", i);
+                blocked_note(log, host, 443, "why", NULL);
+        }
+        assert_int_equal(told.calls, BLOCKED_HOSTS_MAX);
+        assert_int_equal(blocked_total(log), 2003);
+        blocked_free(log);
+        assert_int_equal(told.sum, 2002); /* all but the telemetry host */
+        assert_int_equal(told.calls, BLOCKED_HOSTS_MAX + 2);
+        loop_free(loop);
+}
+
+/* --- tunnel ------------------------------------------------------------------------------------------------
+ */
+
+struct ride {
+        struct tunnel tunnel; /* first */
+        bool over;
+        int error;
+};
+
+static void on_over(struct tunnel *tunnel, int error) {
+        struct ride *ride = (struct ride *) tunnel;
+
+        ride->over = true;
+        ride->error = error;
+        tunnel_deinit(tunnel);
+}
+
+static void on_moved(struct tunnel *tunnel) {
+        (void) tunnel;
+}
+
+static void nothing(struct loop_watch *watch, uint32_t events) {
+        (void) watch;
+        (void) events;
+}
+
+/* A tunnel between two socket pairs; ret_out[i] is the far end of end i. */
+static void make_ride(struct ride *ride, struct loop *loop, struct pipes *pipes, int ret_out[2]) {
+        tunnel_init(&ride->tunnel, loop, pipes);
+        ride->over = false;
+        for (int i = 0; i < 2; i++) {
+                int fds[2];
+
+                assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+                ret_out[i] = fds[1];
+                ride->tunnel.ends[i].fd = fds[0];
+                assert_int_equal(loop_add(loop, &ride->tunnel.ends[i].watch, fds[0], EPOLLIN, nothing), 0);
+        }
+        tunnel_start(&ride->tunnel, on_over, on_moved);
+}
+
+/* With a pipe, and without one: the same bytes in the same order, and no pipe kept by an idle tunnel. */
+static void tunnel_moves_bytes_and_ends(void **state) {
+        (void) state;
+        for (int without = 0; without < 2; without++) {
+                struct loop *loop = NULL;
+                struct pipes pipes = { .n_out = without ? PIPES_MAX : 0 };
+                struct ride ride;
+                static char sent[200000], got[200000];
+                size_t out = 0, in = 0;
+                int far[2];
+
+                assert_int_equal(loop_new(&loop), 0);
+                make_ride(&ride, loop, &pipes, far);
+                assert_int_equal(tunnel_send(&ride.tunnel, &ride.tunnel.ends[1], "first", 5), 0);
+                assert_int_equal(read(far[1], got, 5), 5);
+                assert_memory_equal(got, "first", 5);
+                for (size_t i = 0; i < sizeof(sent); i++)
+                        sent[i] = (char) (i * 31 >> 3);
+                for (int i = 0; i < 100000 && in < sizeof(sent); i++) {
+                        const ssize_t n =
+                                out < sizeof(sent) ? write(far[0], sent + out, sizeof(sent) - out) : 0;
+                        ssize_t m;
+
+                        out += n > 0 ? (size_t) n : 0;
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                        m = read(far[1], got + in, i % 2 && sizeof(got) - in > 7000 ? 7000 : 1);
+                        in += m > 0 ? (size_t) m : 0;
+                }
+                assert_int_equal(in, sizeof(sent));
+                assert_memory_equal(sent, got, sizeof(sent));
+                assert_int_equal(pipes.n_out, without ? PIPES_MAX : 0);
+                assert_int_equal(shutdown(far[0], SHUT_WR), 0);
+                for (int i = 0; i < 10; i++)
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                assert_int_equal(read(far[1], got, 1), 0); /* half closed */
+                assert_false(ride.over);
+                assert_int_equal(write(far[1], "back", 4), 4);
+                for (int i = 0; i < 10; i++)
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                assert_int_equal(read(far[0], got, 4), 4);
+                (void) close(far[1]);
+                for (int i = 0; i < 10 && !ride.over; i++)
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                assert_true(ride.over);
+                (void) close(far[0]);
+                pipes_deinit(&pipes);
+                loop_free(loop);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(auth_check_takes_the_token_only),
+                cmocka_unit_test(loop_forgets_what_is_removed_in_the_same_turn),
+                cmocka_unit_test(loop_runs_timers_in_order_and_once),
+                cmocka_unit_test(blocked_counts_every_refusal_once),
+                cmocka_unit_test(tunnel_moves_bytes_and_ends),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
