@@ -153,7 +153,8 @@ static int by_bytes(const void *a, const void *b) {
 }
 
 static int by_path(const void *a, const void *b) {
-        return strcmp((*(const struct move *const *) a)->path, (*(const struct move *const *) b)->path);
+        return strcmp(((const struct move_place *) a)->move->path,
+                      ((const struct move_place *) b)->move->path);
 }
 
 static int make_index(struct moves *m) {
@@ -163,7 +164,7 @@ static int make_index(struct moves *m) {
                 return -ENOMEM;
         for (size_t i = 0; i < m->n; i++) {
                 m->sources[i] = m->v[i].from;
-                m->places[i] = &m->v[i];
+                m->places[i].move = &m->v[i];
         }
         qsort(m->sources, m->n, sizeof(*m->sources), by_bytes);
         qsort(m->places, m->n, sizeof(*m->places), by_path);
@@ -181,15 +182,15 @@ int moves_read(int upper_fd, struct moves *ret) {
 }
 
 static int path_order(const void *path, const void *place) {
-        return strcmp(path, (*(const struct move *const *) place)->path);
+        return strcmp(path, ((const struct move_place *) place)->move->path);
 }
 
 const struct move *moves_find(const struct moves *moves, const char *path) {
-        const struct move **place = moves->n == 0 ? NULL
-                                                  : bsearch(path, moves->places, moves->n,
-                                                            sizeof(const struct move *), path_order);
+        const struct move_place *place =
+                moves->n == 0 ? NULL
+                              : bsearch(path, moves->places, moves->n, sizeof(*moves->places), path_order);
 
-        return place ? *place : NULL;
+        return place ? place->move : NULL;
 }
 
 bool moves_takes(const struct moves *moves, const char *from) {

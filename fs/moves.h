@@ -17,12 +17,17 @@ struct move {
         char *from; /* where the lower has it; both sane (pathfd.h) */
 };
 
+/** struct move_place - an entry of an index */
+struct move_place {
+        const struct move *move;
+};
+
 /** struct moves - in the order of a walk: parents before what is below them; zero is the empty list */
 struct moves {
         struct move *v;
         size_t n, cap;
         const char **sources; /* the from's, in the order of their bytes; owned array, borrowed strings */
-        const struct move **places; /* the moves in the order of their path's bytes; owned array */
+        struct move_place *places; /* the moves in the order of their path's bytes; owned array */
 };
 
 /**
