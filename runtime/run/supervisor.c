@@ -518,7 +518,7 @@ static void finish(struct supervisor *s) {
                               "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
                               "denied", (int) s->denied));
         record_close(&s->record, s->final.code, s->final.failure_code, s->final.held,
-                     args->spec->keep || !args->command);
+                     args->spec->keep || !s->owner); /* one that lived on is asked for later */
 }
 
 int supervisor_main(const struct supervisor_args *args) {
