@@ -541,6 +541,10 @@ static void twice(struct model *m, const struct call *c) {
                 r[i] = c->op >= OP_FD_WRITE ? on_fd(m, c, i) : on_path(m, c, i);
         (void) snprintf(m->log[m->n % LOG], LINE, "%s %s %s %u %o slot %u: %ld %ld", op_names[c->op], c->p,
                         c->q, c->k, c->mode, c->slot, r[0], r[1]);
+        /* the server has no descriptor of an open FIFO, and may not get into its directory any more */
+        if (c->op == OP_FD_STAT && r[0] == -ESTALE && fstat(m->fds[c->slot][1], &after) == 0 &&
+            S_ISFIFO(after.st_mode))
+                return;
         if (r[0] != r[1])
                 fail(m, "%s: %ld instead of %ld", op_names[c->op], r[0], r[1]);
         if (known && keeps_number(c->op) && !S_ISLNK(before.st_mode) &&
