@@ -50,7 +50,9 @@
  * up when it is copied keep the old content, and the copy then has a number of its own; so has one that the
  * host links or renames to another name later, which then shows the number of the copy; of symlinks, FIFOs
  * and sockets a directory has room to remember some tens of numbers. In a direct region held directories that
- * exist on the host are not renamed (EXDEV). POSIX ACLs are not shown; the host enforces them.
+ * exist on the host are not renamed (EXDEV). fstat(2) of an open FIFO or directory is ESTALE once the
+ * directory it is in is closed to its owner: no descriptor of it is held. POSIX ACLs are not shown; the host
+ * enforces them.
  *
  * Left to the kernel: permission checks (default_permissions), flock, POSIX and OFD locks (one mount, one
  * kernel: no other holder exists), the caches of names, attributes and pages.
