@@ -216,6 +216,7 @@ no_way_runs() { # [OPTION...]
         local name what n=0
         while IFS='|' read -r name what; do
                 n=$((n + 1))
+                chmod -R u+rwX "$T/state" # overlayfs makes a directory in its work directory that has no rights at all
                 rm -rf "$W/repo" "$T/state/cofferdam" "$T/sung"
                 mkdir "$W/repo"
                 cd "$W/repo"
