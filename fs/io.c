@@ -63,8 +63,12 @@ static int open_uncached(struct server *s, struct node *node, struct fuse_file_i
 
 static int open_object(struct server *s, struct node *node, int flags) {
         const int fd = place_open(s, node, flags);
+        int r;
 
-        return fd == -ESTALE || fd == -EACCES ? open_nameless(s, node, flags) : fd;
+        if (fd != -ESTALE && fd != -EACCES)
+                return fd;
+        r = open_nameless(s, node, flags);
+        return r == -ESTALE ? fd : r;
 }
 
 static int truncate_open(struct server *s, struct node *node, int fd, int flags) {
