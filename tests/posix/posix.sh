@@ -84,6 +84,33 @@ calls_everywhere() {
 
 calls_everywhere
 
+# Directories of the lower are not renamed there (EXDEV), upon which little of these topics is the same; what the work
+# made is renamed.
+lower_stays='-slashes -rename -rename-odd -rename-tree -sticky'
+
+# overlay_same HOW: the kernel's overlayfs over what the guard serves, in a whole sandbox
+overlay_same() {
+        local run="./calls.bin run . $lower_stays" rc=0
+        mkdir d bare
+        [ "$1" = outside ] || run='./calls.bin make . -set-id && exec ./calls.bin run . -set-id'
+        # shellcheck disable=SC2086 # names of topics
+        [ "$1" != outside ] || { calls make d $lower_stays && calls make bare $lower_stays; }
+        cp "$T/bin/calls" d/calls.bin
+        cp "$T/bin/calls" bare/calls.bin
+        sandbox --workspace "$W/d" --workspace-mode cow --engine overlay -- sh -c "$run" >overlay.said 2>errors || rc=$?
+        case $rc:$(cat errors) in
+        0:*) ;;
+        *overlay*) skip "no overlay here: $(tail -n 1 errors)" ;;
+        *) fail "$(cat errors)" ;;
+        esac
+        in_region bare "$own" "$W/bare" sh -c "$run" >bare.said
+        [ "$(wc -l <bare.said)" -gt 4000 ] || fail 'the transcript is short'
+        python3 "$TOP/tests/posix/compare.py" overlay "$TOP/tests/posix/deviations.txt" bare.said overlay.said
+}
+
+t 'overlay: calls on what the host made say what they say on the bare directory' overlay_same outside
+t 'overlay: every call on what the work made says what it says on the bare directory' overlay_same inside
+
 # what is read is what was written, whatever the way: on files that the host made, so that cow has to copy them
 exercised() {
         local seed=$((RANDOM * 32768 + RANDOM)) operations=10000

@@ -125,8 +125,8 @@ void show(const char *path) {
 void show_fd(int fd) {
         struct stat st;
 
-        if (!state.making && fd >= 0)
-                show_stat("fstat", fstat(fd, &st), &st);
+        if (!state.making)
+                show_stat("fstat", fstat(fd, &st), &st); /* EBADF for none: as many lines either way */
 }
 
 void show_text(const char *path) {
