@@ -167,7 +167,7 @@ static void flock_between_processes(void) {
 
 static void flock_belongs_to_the_open_file(void) {
         int a = open("f", O_RDWR | O_CREAT | O_CLOEXEC, 0644), b = open("f", O_RDWR | O_CLOEXEC),
-            dup_a = dup(a);
+            dup_a = fcntl(a, F_DUPFD_CLOEXEC, 3);
         struct child c = child_start(a);
 
         EXPECT(flock(a, LOCK_EX | LOCK_NB) == 0 && expect_fails(flock(b, LOCK_EX | LOCK_NB), EWOULDBLOCK));
