@@ -30,6 +30,7 @@ struct forward {
         struct http_body up, down;
         char method[16];
         bool answered, upgrade, server_eof;
+        bool client_eof; /* the client has sent everything, or is gone */
 };
 
 /** struct conn - a client */
@@ -66,7 +67,7 @@ struct proxy {
         struct blocked_log *log;
         struct listener listeners[PROXY_LISTENERS_MAX];
         size_t n_listeners, max_clients, n_clients;
-        struct loop_queue head_queue, dial_queue, idle_queue, linger_queue, pause_queue;
+        struct loop_queue head_queue, dial_queue, idle_queue, half_queue, linger_queue, pause_queue;
         struct loop_timer pause; /* listeners rest while descriptors are short */
         uint64_t accepted;
         struct conn *conns;

@@ -199,9 +199,12 @@ static void step(struct conn *conn) {
                 client |= EPOLLOUT;
         else
                 server |= EPOLLIN;
+        if (!f->client_eof && http_body_done(&f->up))
+                client |= EPOLLRDHUP;
         loop_set(loop, &conn->tunnel.ends[CLIENT].watch, client);
         loop_set(loop, &conn->tunnel.ends[SERVER].watch, server);
-        loop_start(loop, &conn->timer, &conn->proxy->idle_queue, conn->timer.fn);
+        loop_start(loop, &conn->timer, f->client_eof ? &conn->proxy->half_queue : &conn->proxy->idle_queue,
+                   conn->timer.fn);
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events) {
@@ -212,6 +215,8 @@ static void on_event(struct loop_watch *watch, uint32_t events) {
                 (void) conn_free(conn);
                 return;
         }
+        if (from_client && (events & EPOLLRDHUP))
+                conn->forward->client_eof = true; /* half closed, or killed: only a write would tell */
         step(conn);
 }
 

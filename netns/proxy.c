@@ -34,6 +34,7 @@ enum {
         HEAD_MS = 10000,
         DIAL_MS = 15000,
         IDLE_MS = 2 * 3600 * 1000,
+        HALF_MS = 5 * 60 * 1000,
         REPORT_MS = 10000,
 };
 
@@ -63,6 +64,7 @@ int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy
         proxy->head_queue.ns = ns_of(config->head_ms, HEAD_MS);
         proxy->dial_queue.ns = ns_of(config->dial_ms, DIAL_MS);
         proxy->idle_queue.ns = ns_of(config->idle_ms, IDLE_MS);
+        proxy->half_queue.ns = ns_of(config->half_ms, HALF_MS);
         proxy->linger_queue.ns = ns_of(2000, 0);
         proxy->pause_queue.ns = ns_of(100, 0);
         proxy->dialer = (struct dialer){ .loop = loop, .policy = config->policy };

@@ -24,6 +24,7 @@ struct proxy_config {
         uint32_t head_ms;            /* for a whole head or ClientHello; 10 s */
         uint32_t dial_ms;            /* from the request to a connection; 15 s */
         uint32_t idle_ms;            /* without a byte in either direction; 2 h */
+        uint32_t half_ms;            /* the same for plain HTTP whose client has closed its side; 5 min */
         uint64_t report_ms;          /* at most one report of the same refusal in this time; 10 s */
         blocked_fn blocked;          /* never NULL */
         void *arg;                   /* of @blocked */

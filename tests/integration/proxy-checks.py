@@ -406,6 +406,25 @@ def token(value):
         assert value not in json.dumps(seen()), "the token reached a server"
 
 
+def half_closed():
+    """A client that has closed its side still gets its answer, but is not waited for as long as one that is there."""
+    s = connect()
+    s.sendall(b"GET http://allowed.example/sse HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    s.shutdown(socket.SHUT_WR)
+    assert read_all(s).endswith(b"data: 2\n\n")
+    start = time.monotonic()
+    s = connect()
+    s.sendall(b"GET http://allowed.example/never HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    s.shutdown(socket.SHUT_WR)
+    assert status(read_all(s).decode()) == 504
+    assert 1 < time.monotonic() - start < 3
+    s = connect()
+    s.sendall(b"GET http://allowed.example/never HTTP/1.1\r\nHost: allowed.example\r\n\r\n")
+    start = time.monotonic()
+    assert status(read_all(s).decode()) == 502  # the server closes after 5 s
+    assert time.monotonic() - start > 4
+
+
 def slow_clients(count, head_ms):
     """Clients that say nothing, or dribble, do not disturb; they are gone after the time for a head."""
     idle = [connect() for _ in range(int(count))]

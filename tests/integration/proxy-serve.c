@@ -1,7 +1,7 @@
 /*
  * proxy-serve.c - the egress proxy alone: proxy-serve [-d] [-t TOKEN] [-p PRESET] [-r RESOLV.CONF] [-c
  * CLIENTS]
- *                 [-h HEAD_MS] [-i IDLE_MS] [-w REPORT_MS] ADDRESS PORT [RULE...]
+ *                 [-h HEAD_MS] [-i IDLE_MS] [-q HALF_MS] [-w REPORT_MS] ADDRESS PORT [RULE...]
  *
  * -d: a denylist. Prints "ready", then a line for each report: "blocked HOST PORT COUNT REASON [RULE]". A
  * line on standard input replaces the rules by the words on it; its end ends the program (/dev/null does
@@ -101,8 +101,8 @@ static int read_options(int argc, char **argv, struct serve *s, struct proxy_con
         uint64_t v = 0;
         int c;
 
-        while ((c = getopt(argc, argv, "+dt:p:r:c:h:i:w:")) >= 0) {
-                if (strchr("chiw", c) && parse_u64(optarg, 1, UINT32_MAX, &v) < 0)
+        while ((c = getopt(argc, argv, "+dt:p:r:c:h:i:q:w:")) >= 0) {
+                if (strchr("chiqw", c) && parse_u64(optarg, 1, UINT32_MAX, &v) < 0)
                         return -1;
                 if (c == 'd')
                         s->mode = NETWORK_DENYLIST;
@@ -118,6 +118,8 @@ static int read_options(int argc, char **argv, struct serve *s, struct proxy_con
                         config->head_ms = (uint32_t) v;
                 else if (c == 'i')
                         config->idle_ms = (uint32_t) v;
+                else if (c == 'q')
+                        config->half_ms = (uint32_t) v;
                 else if (c == 'w')
                         config->report_ms = v;
                 else

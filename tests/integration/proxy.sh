@@ -205,6 +205,7 @@ t 'a denylist' denylist
 t 'an empty allowlist' empty
 t 'a refused name is not looked up' no_lookup
 t 'time limits' timeouts
+t 'half closed requests' one half_closed -q 1500 -- allowed.example
 t 'more clients than there may be' one too_many_64 -c 64 -- allowed.example
 t 'a flood of refusals' rate
 t 'another policy while it runs' replaced
