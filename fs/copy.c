@@ -95,7 +95,6 @@ int copy_data(int src_fd, int dst_fd, uint64_t size) {
 
 static bool is_copied(const char *name) {
         return strncmp(name, "user.", 5) == 0 &&
-               strncmp(name, COPY_XATTR_OURS, strlen(COPY_XATTR_OURS)) != 0 &&
                strncmp(name, COPY_XATTR_OVERLAY, strlen(COPY_XATTR_OVERLAY)) != 0;
 }
 

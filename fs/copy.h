@@ -6,9 +6,10 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/* extended attributes of ours and of overlayfs; never copied between host and upper */
-#define COPY_XATTR_OURS    "user.cofferdam."
+/* extended attributes of overlayfs, and ours among them: an overlay of the kernel keeps the work from setting
+ * any, as we do; never copied between host and upper */
 #define COPY_XATTR_OVERLAY "user.overlay."
+#define COPY_XATTR_OURS    COPY_XATTR_OVERLAY "cofferdam."
 
 /**
  * copy_data() - make the empty file @dst_fd hold the first @size bytes of @src_fd
@@ -21,7 +22,7 @@
 int copy_data(int src_fd, int dst_fd, uint64_t size) __attribute__((warn_unused_result));
 
 /**
- * copy_xattrs() - the "user." attributes of @src_fd but ours and overlayfs's, onto @dst_fd
+ * copy_xattrs() - the "user." attributes of @src_fd but overlayfs's and ours, onto @dst_fd
  * A file system without user attributes on the source side has none to copy; on the destination side they
  * are left out. Return: 0, -ENOSPC, -ENOMEM, -errno.
  */

@@ -2,7 +2,7 @@
  * DOC: theory of operation
  *
  * The upper is private to the caller (the run directory is 0700); its names, contents and modes were chosen
- * by the work, its "user.cofferdam.*" and "user.overlay.*" attributes were not. Every access starts at a
+ * by the work, its "user.overlay.*" attributes were not. Every access starts at a
  * directory descriptor, takes one component and follows nothing.
  *
  * Files appear by linkat(2) of an unnamed file (O_TMPFILE), so a crash leaves the old state or the new one;

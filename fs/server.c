@@ -39,7 +39,7 @@
  * on it waiting.
  *
  * What an attacker controls: every name, content, mode and offset in a request, the order and number of
- * requests, and all of the lower and upper but the attributes user.cofferdam.* and user.overlay.*. Not the
+ * requests, and all of the lower and upper but the attributes user.overlay.*. Not the
  * numbers of nodes and handles, which the kernel hands back; they are checked all the same. The host's other
  * processes may change the lower at any time; that must never lead to an object outside the pinned directory,
  * and never to a write past a rule by the work alone.

@@ -21,7 +21,7 @@ static bool starts(const char *s, const char *prefix) {
 }
 
 static bool visible(const char *name) {
-        return starts(name, "user.") && !starts(name, COPY_XATTR_OURS) && !starts(name, COPY_XATTR_OVERLAY);
+        return starts(name, "user.") && !starts(name, COPY_XATTR_OVERLAY);
 }
 
 /** struct xattr_at - a path that leads to the object open as @fd, whatever it was opened for */

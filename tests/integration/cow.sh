@@ -316,7 +316,7 @@ for root, dirs, files in sorted(os.walk(sys.argv[1])):
     for n in sorted(dirs + files):
         p = os.path.join(root, n)
         if os.path.islink(p) or not (os.path.isfile(p) or os.path.isdir(p)): continue
-        try: print(os.path.relpath(p, sys.argv[1]), [(x, os.getxattr(p, x)) for x in sorted(os.listxattr(p)) if x.startswith('user.') and not x.startswith(('user.overlay.', 'user.cofferdam.'))])
+        try: print(os.path.relpath(p, sys.argv[1]), [(x, os.getxattr(p, x)) for x in sorted(os.listxattr(p)) if x.startswith('user.') and not x.startswith('user.overlay.')])
         except OSError as e: print(p, e)
 PY
 }

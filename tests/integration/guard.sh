@@ -394,7 +394,7 @@ no([errno.EPERM], os.mknod, 'sda', stat.S_IFBLK | 0o666, os.makedev(8, 0))
 no([errno.EPERM, errno.EINVAL], os.chown, 'f', os.getuid() + 1, -1)
 no([errno.EPERM], os.setxattr, 'f', 'security.capability', b'\1\0\0\2\0\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0')
 no([errno.EPERM], os.setxattr, 'f', 'user.overlay.whiteout', b'y')
-no([errno.EPERM], os.setxattr, 'f', 'user.cofferdam.origin', b'y')
+no([errno.EPERM], os.setxattr, 'f', 'user.overlay.cofferdam.origin', b'y')
 os.chown('f', os.getuid(), os.getgid())
 os.setxattr('f', 'user.mine', b'value')
 assert os.getxattr('f', 'user.mine') == b'value' and os.listxattr('f') == ['user.mine']

@@ -270,7 +270,7 @@ def whiteouts():
         for value in (b'/secret', b'secret', b'/outer/secret', b'../secret'):
             for ns in ('user.overlay.', 'trusted.overlay.', 'user.overlay.overlay.', 'user.fuseoverlayfs.'):
                 attempt(os.setxattr, t, ns + 'redirect', value)
-        for ns in ('user.overlay.', 'trusted.overlay.', 'user.cofferdam.', 'user.fuseoverlayfs.'):
+        for ns in ('user.overlay.', 'trusted.overlay.', 'user.overlay.cofferdam.', 'user.fuseoverlayfs.'):
             for key, value in OVERLAY.items():
                 attempt(os.setxattr, t, ns + key, value)
             attempt(os.setxattr, t, ns + 'opaque', b'x')

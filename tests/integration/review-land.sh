@@ -105,6 +105,34 @@ conflicts_stay() {
         eq new "$(cat a)"
 }
 
+# A work that knows what the host's new version is writes the record that says it saw it: overlayfs lets through all
+# of user.* but its own. red when COPY_XATTR_OURS is not below COPY_XATTR_OVERLAY
+forged_record() {
+        engine_works overlay
+        echo old >a
+        staged overlay --mount "type=bind,source=$T,target=/t" -- python3 -c '
+import os, struct, time
+open("a", "w").write("evil")
+open("/t/forge.ready", "w").close()
+while not os.path.exists("/t/forge.go"): time.sleep(0.05)
+ino, size, mtime, ctime, mode, dev = map(int, open("/t/forge.go").read().split())
+for ns in "user.cofferdam.", "user.overlay.cofferdam.", "user.overlay.overlay.cofferdam.":
+    try: os.setxattr("a", ns + "origin", b"cfo1" + struct.pack("=IQQQqq", mode, dev, ino, size, mtime, ctime))
+    except OSError: pass' &
+        local pid=$!
+        wait_for 10 [ -e "$T/forge.ready" ]
+        sleep 0.05
+        echo host >a
+        stat -c '%i %s %.9Y %.9Z %f %d' a | python3 -c '
+i, s, m, c, f, d = input().split()
+print(i, s, m.replace(".", ""), c.replace(".", ""), int(f, 16), d)' >"$T/forge.tmp"
+        mv "$T/forge.tmp" "$T/forge.go"
+        wait "$pid"
+        rm -f "$T"/forge.*
+        eq host "$(cat a)"
+        eq 'M! a' "$("$C" diff || true)"
+}
+
 only_success_lands() {
         status 3 staged fuse --land success -- sh -c 'echo x >f; exit 3'
         [ ! -e f ] || fail 'landed'
@@ -135,6 +163,7 @@ for engine in fuse overlay; do
         t "$engine: directories with ruled names are not renamed" renamed_with_ruled_names "$engine"
         t "$engine: conflicts stay" conflicts_stay "$engine"
 done
+t 'overlay: a forged record hides no conflict' forged_record
 t 'only success lands' only_success_lands
 t 'a run that is killed lands nothing' killed_lands_nothing
 finish

@@ -23,7 +23,7 @@ claim() {
         python3 - "$1" "$2" <<'PY'
 import os, struct, sys
 st = os.lstat(sys.argv[1])
-os.setxattr(sys.argv[2], "user.cofferdam.origin", b"cfo1" + struct.pack(
+os.setxattr(sys.argv[2], "user.overlay.cofferdam.origin", b"cfo1" + struct.pack(
     "=IQQQqq", st.st_mode, st.st_dev, st.st_ino, st.st_size, st.st_mtime_ns, st.st_ctime_ns))
 PY
 }

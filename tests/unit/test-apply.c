@@ -169,7 +169,7 @@ static void run_strips_what_gives_power(void **state) {
         fd = tree_open(&l->tree, "lower/suid", O_RDONLY);
         assert_int_equal(fgetxattr(fd, "user.note", NULL, 0), 1);
         assert_int_equal(fgetxattr(fd, "user.overlay.metacopy", NULL, 0), -1);
-        assert_int_equal(fgetxattr(fd, "user.cofferdam.origin", NULL, 0), -1);
+        assert_int_equal(fgetxattr(fd, "user.overlay.cofferdam.origin", NULL, 0), -1);
 }
 
 static void run_lands_directory_modes_last(void **state) {

@@ -256,13 +256,13 @@ static void get_origin_is_strict(void **state) {
         tree_file(&f->tree, "upper/f", "", 0600);
         fd = tree_open(&f->tree, "upper/f", O_RDWR);
         assert_int_equal(layer_set_origin(fd, &origin), 0);
-        assert_int_equal(fgetxattr(fd, "user.cofferdam.origin", rec, sizeof(rec)), 48);
-        assert_int_equal(fsetxattr(fd, "user.cofferdam.origin", rec, 47, 0), 0);
+        assert_int_equal(fgetxattr(fd, "user.overlay.cofferdam.origin", rec, sizeof(rec)), 48);
+        assert_int_equal(fsetxattr(fd, "user.overlay.cofferdam.origin", rec, 47, 0), 0);
         assert_int_equal(layer_get_origin(fd, &got), -EBADMSG);
-        assert_int_equal(fsetxattr(fd, "user.cofferdam.origin", rec, 49, 0), 0);
+        assert_int_equal(fsetxattr(fd, "user.overlay.cofferdam.origin", rec, 49, 0), 0);
         assert_int_equal(layer_get_origin(fd, &got), -EBADMSG);
         rec[3] = '2';
-        assert_int_equal(fsetxattr(fd, "user.cofferdam.origin", rec, 48, 0), 0);
+        assert_int_equal(fsetxattr(fd, "user.overlay.cofferdam.origin", rec, 48, 0), 0);
         assert_int_equal(layer_get_origin(fd, &got), -EBADMSG);
         assert_int_equal(got.ino, 99); /* untouched */
         assert_int_equal(layer_claim(f->upper_fd, "f", &(struct layer_origin){ 0 }), 0);
