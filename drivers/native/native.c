@@ -574,7 +574,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         r = uppers_make(sb->plan, req->upper_fd, req->run_fd, &s.uppers);
         if (r < 0)
                 return error_set(err, r, "directories for the changes of the run: %s", strerror(-r));
-        r = seccomp_filter_compile(&options, &s.filter, err);
+        r = seccomp_filter_compile(SECCOMP_HOST, &options, &s.filter, err);
         trace_step(&s.trace, "prepare");
         if (r == 0) {
                 s.sock = sock;

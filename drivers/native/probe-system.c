@@ -166,7 +166,7 @@ void try_seccomp(const struct probe_host *host, struct probe_result *ret) {
                 result_failed(ret, -errno, "prctl(PR_SET_NO_NEW_PRIVS)");
                 return;
         }
-        r = seccomp_filter_compile(&(struct seccomp_options){ 0 }, &program, NULL);
+        r = seccomp_filter_compile(SECCOMP_HOST, &(struct seccomp_options){ 0 }, &program, NULL);
         if (r == 0)
                 r = seccomp_filter_load(&program);
         if (r < 0)

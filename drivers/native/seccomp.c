@@ -11,7 +11,8 @@
  *
  * The work chooses every number and argument. A check reads as many bits as the kernel does: where the kernel
  * takes an int, only the low half counts (TIOCSTI with high bits set is TIOCSTI); where it takes a long, both
- * halves are compared. Nothing behind a pointer is looked at.
+ * halves are compared. Nothing behind a pointer is looked at. The constants that the checks name are the same
+ * on both architectures.
  */
 #include "drivers/native/seccomp.h"
 
@@ -30,7 +31,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "drivers/native/seccomp-numbers.h"
 #include "runtime/base/cleanup.h"
 
 /* jump targets: an answer, a check, or a step inside a check */
@@ -160,10 +160,13 @@ static const struct {
 static const struct {
         enum label plain, nested; /* without and with nested_userns */
         enum label no_setid;      /* TO_NEXT: the same */
+        bool open;                /* a profile may allow it */
 } targets[] = {
-        [SECCOMP_ENOSYS] = { TO_ENOSYS, TO_ENOSYS },
+        [SECCOMP_ENOSYS] = { TO_ENOSYS, TO_ENOSYS, .open = true },
         [SECCOMP_ALLOW] = { TO_ALLOW, TO_ALLOW },
-        [SECCOMP_EPERM] = { TO_EPERM, TO_EPERM },
+        [SECCOMP_EPERM] = { TO_EPERM, TO_EPERM, .open = true },
+        [SECCOMP_NEVER] = { TO_EPERM, TO_EPERM },
+        [SECCOMP_NEVER_ENOSYS] = { TO_ENOSYS, TO_ENOSYS },
         [SECCOMP_NESTED_EPERM] = { TO_EPERM, TO_ALLOW },
         [SECCOMP_NESTED_ENOSYS] = { TO_ENOSYS, TO_ALLOW },
         [SECCOMP_CHECK_CLONE] = { TO_CLONE, TO_ALLOW },
@@ -171,7 +174,7 @@ static const struct {
         [SECCOMP_CHECK_IOCTL] = { TO_IOCTL, TO_IOCTL },
         [SECCOMP_CHECK_SOCKET] = { TO_SOCKET, TO_SOCKET },
         [SECCOMP_CHECK_SOCKETPAIR] = { TO_SOCKETPAIR, TO_SOCKETPAIR },
-        [SECCOMP_CHECK_PERSONALITY] = { TO_PERSONALITY, TO_PERSONALITY },
+        [SECCOMP_CHECK_PERSONALITY] = { TO_PERSONALITY, TO_PERSONALITY, .open = true },
         [SECCOMP_SETID_MODE1] = { TO_ALLOW, TO_ALLOW, TO_MODE1 },
         [SECCOMP_SETID_MODE2] = { TO_ALLOW, TO_ALLOW, TO_MODE2 },
         [SECCOMP_SETID_OPEN] = { TO_ALLOW, TO_ALLOW, TO_OPEN },
@@ -212,25 +215,26 @@ static size_t emit(struct assembler *a, uint16_t code, uint32_t k, enum label ye
         return at;
 }
 
-/* fill @a->ranges from the tables; the last range is everything from SECCOMP_NR_MAX on */
-static void make_ranges(struct assembler *a, const struct seccomp_options *opt) {
+static enum label target_of(enum seccomp_action action, const struct seccomp_options *opt) {
+        if (opt->no_setid && targets[action].no_setid != TO_NEXT)
+                return targets[action].no_setid;
+        if (opt->floor && targets[action].open)
+                return TO_ALLOW;
+        return opt->nested_userns ? targets[action].nested : targets[action].plain;
+}
+
+/* fill @a->ranges from the table; the last range is everything from SECCOMP_NR_MAX on */
+static void make_ranges(struct assembler *a, enum seccomp_arch arch, const struct seccomp_options *opt) {
         enum label to[SECCOMP_NR_MAX + 1];
-        const struct {
-                const struct seccomp_rule *rules;
-                size_t n;
-        } tables[] = { { seccomp_rules, n_seccomp_rules }, { seccomp_rules_arch, n_seccomp_rules_arch } };
 
         for (size_t nr = 0; nr <= SECCOMP_NR_MAX; nr++)
                 to[nr] = TO_ENOSYS;
-        for (size_t t = 0; t < ARRAY_SIZE(tables); t++)
-                for (size_t i = 0; i < tables[t].n; i++) {
-                        const struct seccomp_rule *rule = &tables[t].rules[i];
+        for (size_t i = 0; i < n_seccomp_rules; i++) {
+                const int nr = seccomp_rules[i].nr[arch];
 
-                        to[rule->nr] = opt->nested_userns ? targets[rule->action].nested
-                                                          : targets[rule->action].plain;
-                        if (opt->no_setid && targets[rule->action].no_setid != TO_NEXT)
-                                to[rule->nr] = targets[rule->action].no_setid;
-                }
+                if (nr != SECCOMP_NO_NR)
+                        to[nr] = target_of(seccomp_rules[i].action, opt);
+        }
         for (uint32_t nr = 0; nr <= SECCOMP_NR_MAX; nr++)
                 if (nr == 0 || to[nr] != to[nr - 1])
                         a->ranges[a->n_ranges++] = (struct range){ nr, to[nr] };
@@ -297,15 +301,18 @@ static void link_jumps(const struct assembler *a, struct seccomp_program *ret) {
         ret->len = a->len;
 }
 
-int seccomp_filter_compile(const struct seccomp_options *opt, struct seccomp_program *ret,
-                           struct error *err) {
+int seccomp_filter_compile(enum seccomp_arch arch, const struct seccomp_options *opt,
+                           struct seccomp_program *ret, struct error *err) {
+        static const uint32_t audit[] = {
+                [SECCOMP_X86_64] = AUDIT_ARCH_X86_64, [SECCOMP_AARCH64] = AUDIT_ARCH_AARCH64
+        };
         AUTO_FREE struct assembler *a = calloc(1, sizeof(*a));
 
         if (!a)
                 return error_set(err, -ENOMEM, "out of memory");
-        make_ranges(a, opt);
+        make_ranges(a, arch, opt);
         (void) emit(a, LOAD, offsetof(struct seccomp_data, arch), TO_NEXT, TO_NEXT);
-        (void) emit(a, EQUAL, SECCOMP_ARCH, TO_NEXT, TO_KILL);
+        (void) emit(a, EQUAL, audit[arch], TO_NEXT, TO_KILL);
         (void) emit(a, LOAD, offsetof(struct seccomp_data, nr), TO_NEXT, TO_NEXT);
         emit_search(a, 0, a->n_ranges - 1);
         emit_checks(a);

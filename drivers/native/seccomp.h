@@ -17,6 +17,8 @@ enum seccomp_action {
         SECCOMP_ENOSYS, /* as on a kernel without it; also the answer to every call in no table */
         SECCOMP_ALLOW,
         SECCOMP_EPERM,
+        SECCOMP_NEVER,         /* EPERM, whatever a profile says */
+        SECCOMP_NEVER_ENOSYS,  /* ENOSYS, whatever a profile says */
         SECCOMP_NESTED_EPERM,  /* EPERM, allowed with nested_userns */
         SECCOMP_NESTED_ENOSYS, /* ENOSYS, allowed with nested_userns */
         SECCOMP_CHECK_CLONE,
@@ -33,23 +35,32 @@ enum seccomp_action {
         SECCOMP_ACTION_COUNT
 };
 
+enum seccomp_arch { SECCOMP_X86_64, SECCOMP_AARCH64, SECCOMP_ARCH_COUNT };
+#ifdef __x86_64__
+#define SECCOMP_HOST SECCOMP_X86_64
+#elif defined(__aarch64__)
+#define SECCOMP_HOST SECCOMP_AARCH64
+#else
+#error "the system call filter knows x86-64 and aarch64"
+#endif
+enum { SECCOMP_NO_NR = -1 }; /* the architecture does not have the call */
+
 /** struct seccomp_rule - one system call */
 struct seccomp_rule {
         const char *name;
-        int nr; /* of the architecture this was compiled for */
+        int nr[SECCOMP_ARCH_COUNT];
         enum seccomp_action action;
         const char *why; /* one line */
 };
 
-extern const struct seccomp_rule seccomp_rules[]; /* calls of every architecture */
+extern const struct seccomp_rule seccomp_rules[];
 extern const size_t n_seccomp_rules;
-extern const struct seccomp_rule seccomp_rules_arch[]; /* calls of this one only */
-extern const size_t n_seccomp_rules_arch;
 
 /** struct seccomp_options - what a specification can change */
 struct seccomp_options {
         bool nested_userns; /* the work may make namespaces and mounts of its own */
         bool no_setid;      /* no file gets a set-id bit: for files of the host that no guard serves */
+        bool floor;         /* only what no profile can open is refused: a profile says the rest */
 };
 
 enum {
@@ -65,11 +76,13 @@ struct seccomp_program {
 
 /**
  * seccomp_filter_compile() - make the filter
+ * @arch: SECCOMP_HOST, or another one's to look at
  * @opt: borrowed
  * @ret: the program; untouched on failure
  * Return: 0, -ENOMEM, -E2BIG (the tables grew beyond what one program can hold).
  */
-int seccomp_filter_compile(const struct seccomp_options *opt, struct seccomp_program *ret, struct error *err)
+int seccomp_filter_compile(enum seccomp_arch arch, const struct seccomp_options *opt,
+                           struct seccomp_program *ret, struct error *err)
         __attribute__((warn_unused_result));
 
 /**
