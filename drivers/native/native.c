@@ -677,14 +677,15 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         sb->lost = true;
         end_sandbox(sb);
         sb->sock = fd_close(sb->sock);
+        /* what refers to an overlay holds its lower, and the file server would wait for that in vain */
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                sb->overlay[i] = fd_close(sb->overlay[i]);
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
                 read_notices(sb);
         if (sb->up) /* also what happened since the file server's last look */
                 (void) sources_check(&sb->sources, NULL);
         sb->notice_fd = fd_close(sb->notice_fd);
-        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
-                sb->overlay[i] = fd_close(sb->overlay[i]);
         limits_close(&sb->limits);
         free(sb);
         return NULL;
