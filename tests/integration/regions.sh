@@ -212,6 +212,60 @@ overlay_mount_elsewhere() {
         rm -rf "$T/src"
 }
 
+# Cow regions beside the workspace: a cache, what home.persist names, an overlay mount. Each is shown under its target,
+# landed by path, dropped by path; what a rule of the workspace's built-in list would hold is flagged there too.
+# Red when apply or discard take the first region only, or a path of the target for one of the workspace.
+others_are_reviewed() { # OPTION...
+        forget
+        local kind dir
+        mkdir -p "$HOME/app" "$T/cache" "$T/over"
+        for dir in "$HOME/app" "$T/cache" "$T/over"; do
+                mkdir -p "$dir/d"
+                echo one >"$dir/f"
+                echo one >"$dir/d/gone"
+                echo one >"$dir/busy"
+        done
+        echo one >f
+        printf 'home: {persist: [~/app]}\n' >"$T/spec.yaml"
+        sandbox -s "$T/spec.yaml" "$@" --cache "$T/cache" --mount "type=overlay,source=$T/over,target=/over" -- sh -ec '
+                for dir in ~/app "$1" /over; do
+                        echo two >"$dir/f"; rm "$dir/d/gone"; mkdir -p "$dir/n"; echo new >"$dir/n/x"; echo two >"$dir/busy"
+                done' sh "$T/cache"
+        for dir in "$HOME/app" "$T/cache" "$T/over"; do
+                eq one "$(cat "$dir/f")" "the host, $dir"
+                [ -e "$dir/d/gone" ] && [ ! -e "$dir/n" ] || fail "the host has changed, $dir"
+                echo host >"$dir/busy"
+        done
+        "$C" diff >out || :
+        for kind in "$HOME/app" "$T/cache" /over; do
+                eq "M! $kind/busy D $kind/d/gone M $kind/f A $kind/n A $kind/n/x" \
+                        "$(grep -F " $kind/" out | sed 's/  \[.*//' | xargs)" "diff of $kind"
+        done
+        eq 15 "$(wc -l <out)" "$(cat out)"
+        has "$("$C" diff --patch || :)" "# elsewhere, not in this patch: M $T/cache/f" 'patch'
+        # by path, of one region only
+        status 0 "$C" apply -- "$T/cache/f" >/dev/null
+        eq two "$(cat "$T/cache/f")"
+        eq one "$(cat "$HOME/app/f")"
+        eq one "$(cat f)"
+        status 0 "$C" discard -- /over/n >/dev/null
+        lacks "$("$C" diff || :)" /over/n
+        # all of it; what the host changed meanwhile stays
+        status 1 "$C" apply >/dev/null 2>&1
+        for dir in "$HOME/app" "$T/cache" "$T/over"; do
+                eq two "$(cat "$dir/f")"
+                [ ! -e "$dir/d/gone" ] || fail "a deletion did not land, $dir"
+                eq host "$(cat "$dir/busy")"
+        done
+        eq new "$(cat "$HOME/app/n/x")"
+        [ ! -e "$T/over/n" ] || fail 'what was discarded landed'
+        eq 3 "$("$C" diff | grep -c '^M! .*/busy')"
+        status 0 "$C" apply --force >/dev/null
+        eq 'two two two' "$(cat "$HOME/app/busy" "$T/cache/busy" "$T/over/busy" | xargs)"
+        eq '' "$("$C" diff 2>/dev/null)"
+        rm -rf "$HOME/app" "$T/cache" "$T/over"
+}
+
 # caches of package managers are there, and nothing of what a run does to them outlives it
 host_caches() {
         forget
@@ -452,6 +506,8 @@ t 'the same by the overlay engine' in_memory --cache "$T/data:tmpfs" --workspace
 t 'an upper in memory has a size' memory_has_a_size
 t 'caches: kept, shared, read-only' cache_kinds
 t 'an overlay mount at another place' overlay_mount_elsewhere
+t 'caches, home.persist, overlay mounts: diff, apply, discard' others_are_reviewed
+t 'the same beside a cow workspace by the kernel' others_are_reviewed --workspace-mode cow --engine overlay
 t 'host_state auto: package caches for this run only' host_caches
 t 'bypass: a directory as the host has it' bypass_is_the_host
 t 'bypass: nothing set-id is made' bypass_takes_no_set_id

@@ -157,13 +157,86 @@ killed_lands_nothing() {
         eq 'A slain' "$("$C" diff)"
 }
 
+# started ENGINE [OPTION...]: a run that lives on; its ID in $id
+started() {
+        local engine=$1
+        shift
+        : >"$T/events"
+        id=$("$C" start --workspace-mode staged --engine "$engine" --events "$T/events" "$@") || fail start
+}
+
+# Red when may_land() asks for the end of a command, which such a run has not: nothing lands then.
+stop_lands() {
+        engine_works "$1"
+        echo old >mod
+        echo old >gone
+        started "$1"
+        "$C" exec "$id" sh -ec 'echo new >mod; rm gone; mkdir d'
+        "$C" exec "$id" sh -ec 'echo x >d/f; mkdir .vscode; echo bad >.vscode/tasks.json' </dev/null
+        status 3 "$C" exec "$id" sh -c 'echo y >d/g; exit 3'
+        eq old "$(cat mod)" 'the sandbox is there'
+        "$C" stop "$id" >/dev/null
+        eq new "$(cat mod)"
+        eq 'x y' "$(cat d/f d/g | xargs)"
+        [ ! -e gone ] || fail 'a deletion'
+        [ ! -e .vscode/tasks.json ] || fail 'what is held landed'
+        eq 1 "$(grep -ac apply_finished "$T/events")" 'landed once'
+        event apply_started | grep -q '"land":"command"' || fail "$(cat "$T/events")"
+        has "$("$C" diff "$id")" 'A .vscode/tasks.json'
+        status 1 "$C" rm "$id" 2>"$T/err"
+        has "$(cat "$T/err")" 'holds 1 change' 'rm'
+        "$C" discard "$id" # and with it the run, which holds nothing more
+        eq '' "$("$C" ps -aq)"
+}
+
+# Red when a later command that succeeds, or the stop itself, makes up for one that failed.
+stop_after_a_failure() {
+        started fuse --land success
+        "$C" exec "$id" sh -c 'echo x >f'
+        status 3 "$C" exec "$id" sh -c 'exit 3'
+        "$C" exec "$id" true
+        "$C" stop "$id" >/dev/null
+        [ ! -e f ] || fail 'landed'
+        ! grep -aq apply_started "$T/events" || fail 'an apply'
+        eq 'A f' "$("$C" diff "$id")"
+        "$C" rm -f "$id"
+        started fuse --land success
+        "$C" exec "$id" sh -c 'echo x >f'
+        "$C" stop "$id" >/dev/null
+        eq x "$(cat f)"
+        "$C" rm "$id"
+}
+
+# A command that stop had to kill has not succeeded, but it has ended; a supervisor that dies lands nothing.
+stop_kills() {
+        started fuse
+        "$C" exec "$id" sh -c 'echo x >f; trap "" TERM; while :; do sleep 0.1; done' 2>/dev/null &
+        local client=$!
+        wait_for 10 eval '"$C" diff "$id" | grep -q f'
+        "$C" stop -t 0 "$id" >/dev/null
+        wait "$client" || true
+        eq x "$(cat f)"
+        "$C" rm "$id"
+        started fuse
+        "$C" exec "$id" sh -c 'echo x >slain'
+        kill -KILL "$("$C" inspect "$id" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
+        wait_for 10 none_of_ours
+        "$C" gc >/dev/null
+        [ ! -e slain ] || fail 'landed'
+        eq 'A slain' "$("$C" diff "$id")"
+        "$C" rm -f "$id"
+}
+
 for engine in fuse overlay; do
         t "$engine: what is allowed lands" allowed_lands "$engine"
         t "$engine: what rules hold stays" held_stays "$engine"
         t "$engine: directories with ruled names are not renamed" renamed_with_ruled_names "$engine"
         t "$engine: conflicts stay" conflicts_stay "$engine"
+        t "$engine: a run that was started lands when it is stopped" stop_lands "$engine"
 done
 t 'overlay: a forged record hides no conflict' forged_record
 t 'only success lands' only_success_lands
+t 'a command that failed keeps a started run from landing' stop_after_a_failure
+t 'a started run that is killed, or has its commands killed' stop_kills
 t 'a run that is killed lands nothing' killed_lands_nothing
 finish
