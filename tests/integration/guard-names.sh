@@ -82,19 +82,22 @@ unchanged() {
         ! grep -vE '^([0-9]|---|< .*\.git/(modules/[a-z]*/)?config [0-9a-f]* )' changes || fail 'something landed on the host'
 }
 
-nothing_lands() { # WAY
+# The way of every name: that nothing of it lands, in a staged workspace also not at the end, and all of it is in the diff.
+nothing_lands() { # WAY [OPTION...]
+        local way=$1
+        shift
         fixture
         paths "$held" "$held_git" >names
-        if [ "$1" = directory ]; then # only where the directory of the name is not there yet
+        if [ "$way" = directory ]; then # only where the directory of the name is not there yet
                 grep / names | grep -vE '(^|/)(module|tree|nested|later|c|hooks|info|\.git)/[^/]*$' >few
                 mv few names
         fi
         cp "$T/inside" inside.sh
         fingerprint names >before
-        sandbox -e content="$content" -- sh inside.sh "$1" names >said
+        sandbox "$@" -e content="$content" -- sh inside.sh "$way" names >said
         sort said | cut -d' ' -f1,2 | sed 's/ .*[/.].*//' | uniq -c
         ! grep INVISIBLE said || fail 'made, but not visible inside'
-        case $1 in # may be refused altogether: programs fall back to another way
+        case $way in # may be refused altogether: programs fall back to another way
         link | tmpfile | directory) ;;
         *) grep -q '^visible' said || fail 'nothing could be made at all' ;;
         esac
@@ -230,7 +233,12 @@ git_config_is_judged() {
 }
 
 for way in create overwrite append rename link symlink tmpfile directory mkfifo socket; do
-        t "by $way" nothing_lands $way
+        t "by $way" nothing_lands "$way"
+        for mode in cow staged; do
+                for engine in fuse overlay; do
+                        t "by $way, $mode, $engine" nothing_lands "$way" --workspace-mode "$mode" --engine "$engine"
+                done
+        done
 done
 t 'by tar' by_tar
 t 'what no rule speaks of lands' lands
