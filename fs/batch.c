@@ -31,6 +31,7 @@
 #include "fs/hosttree.h"
 #include "fs/pathfd.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/sys.h"
 
 /** struct there - what fstatat(2) says of a name */
 struct there {
@@ -577,6 +578,22 @@ int batch_commit(struct batch *b) {
 
 /* ---- when all have landed ---- */
 
+/* The host's directory is one that we made: the upper's, which hid what was there before, hides nothing of it. */
+static void reveal(const struct batch *b, size_t i) {
+        const char *name = b->slots[i].name;
+        enum layer_kind kind = LAYER_ABSENT;
+        struct stat st;
+        AUTO_FD int upper = batch_open_upper_parent(b, i, &st);
+        AUTO_FD int fd = -1;
+
+        if (upper < 0 || layer_lookup(upper, name, &kind, &st) < 0 || kind != LAYER_OPAQUE_DIR)
+                return;
+        batch_step(b, "reveal");
+        fd = open_beneath(upper, name, O_RDONLY | O_DIRECTORY, 0);
+        if (fd >= 0)
+                (void) !layer_clear_opaque(fd, NULL, 0, 0);
+}
+
 /* Takes what landed out of the upper, unless the upper is not what it was. */
 static void clean(const struct batch *b, size_t i) {
         struct stat st;
@@ -589,6 +606,8 @@ static void clean(const struct batch *b, size_t i) {
                 (void) !batch_adopt_dir(b, i, b->slots[i].name);
         else
                 (void) !unlinkat(upper, b->slots[i].name, 0);
+        if (S_ISDIR(st.st_mode))
+                reveal(b, i);
 }
 
 static int finish_entry(const struct batch *b, size_t i) {
@@ -598,6 +617,8 @@ static int finish_entry(const struct batch *b, size_t i) {
         struct there old = { 0 };
         int r;
 
+        if (e->op == JOURNAL_MKDIR)
+                reveal(b, i);
         if (e->op != JOURNAL_PUT && e->op != JOURNAL_DELETE)
                 return 0;
         journal_temp_name(b->journal, i, tmp);

@@ -94,6 +94,42 @@ static void run_lands_every_kind(void **state) {
         expect_apply(l, false, 0, "", NULL); /* again: nothing */
 }
 
+static enum apply_choice leave_held(const struct change *c, void *arg) {
+        (void) arg;
+        return strstr(c->path, "held") ? APPLY_LEAVE : APPLY_TAKE;
+}
+
+static int conflicts(const struct change *c, void *arg) {
+        return buf_fmt(arg, "%c%s %s|", change_letter(c->kind), c->conflict ? "!" : "", c->path);
+}
+
+/* overlayfs marks a directory that is renamed to its place as opaque. Red without reveal(): nothing that stays
+ * in such a directory could land any more, and what the host puts there would look deleted. */
+static void run_lets_go_of_opaque_directories(void **state) {
+        struct layers *l = *state;
+        AUTO_BUF struct buf report = { 0 }, left = { 0 };
+        struct apply_options opt = options(l, &report);
+        struct error err = { 0 };
+
+        layers_add(l, "new/sub", "held", "x");
+        layers_add(l, "new", "f", "x");
+        assert_int_equal(layer_set_opaque(l->upper_fd, "new"), 0);
+        tree_file(&l->tree, "lower/type", "old", 0644);
+        layers_mkdir_over(l, "type");
+        layers_add(l, "type", "held", "x");
+        assert_int_equal(layer_set_opaque(l->upper_fd, "type"), 0);
+        opt.kernel = true;
+        opt.choose = leave_held;
+        layers_tick();
+        assert_int_equal(apply_run(&opt, &err), 0);
+        assert_string_equal(buf_cstr(&report), "A new|A new/f|A new/sub|T type|");
+        tree_file(&l->tree, "lower/new/host", "h", 0644);
+        assert_int_equal(diff_walk(&(struct diff_layers){ l->upper_fd, l->lower_fd, true }, conflicts, &left,
+                                   &err),
+                         0);
+        assert_string_equal(buf_cstr(&left), "A new/sub/held|A type/held|");
+}
+
 static void run_changes_types(void **state) {
         struct layers *l = *state;
         struct layer_origin origin;
@@ -874,6 +910,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 CASE(run_of_an_empty_upper_does_nothing),
                 CASE(run_lands_every_kind),
+                CASE(run_lets_go_of_opaque_directories),
                 CASE(run_changes_types),
                 CASE(run_skips_conflicts_until_forced),
                 CASE(run_never_follows_a_parent_link),
