@@ -186,7 +186,7 @@ stop_lands() {
         status 1 "$C" rm "$id" 2>"$T/err"
         has "$(cat "$T/err")" 'holds 1 change' 'rm'
         "$C" discard "$id" # and with it the run, which holds nothing more
-        eq '' "$("$C" ps -aq)"
+        lacks "$("$C" ps -aq)" "$id" 'the run'
 }
 
 # Red when a later command that succeeds, or the stop itself, makes up for one that failed.

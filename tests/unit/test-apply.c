@@ -103,8 +103,8 @@ static int conflicts(const struct change *c, void *arg) {
         return buf_fmt(arg, "%c%s %s|", change_letter(c->kind), c->conflict ? "!" : "", c->path);
 }
 
-/* overlayfs marks a directory that is renamed to its place as opaque. Red without reveal(): nothing that stays
- * in such a directory could land any more, and what the host puts there would look deleted. */
+/* overlayfs marks a directory that is renamed to its place as opaque. Red without reveal(): nothing that
+ * stays in such a directory could land any more, and what the host puts there would look deleted. */
 static void run_lets_go_of_opaque_directories(void **state) {
         struct layers *l = *state;
         AUTO_BUF struct buf report = { 0 }, left = { 0 };
@@ -124,9 +124,9 @@ static void run_lets_go_of_opaque_directories(void **state) {
         assert_int_equal(apply_run(&opt, &err), 0);
         assert_string_equal(buf_cstr(&report), "A new|A new/f|A new/sub|T type|");
         tree_file(&l->tree, "lower/new/host", "h", 0644);
-        assert_int_equal(diff_walk(&(struct diff_layers){ l->upper_fd, l->lower_fd, true }, conflicts, &left,
-                                   &err),
-                         0);
+        assert_int_equal(
+                diff_walk(&(struct diff_layers){ l->upper_fd, l->lower_fd, true }, conflicts, &left, &err),
+                0);
         assert_string_equal(buf_cstr(&left), "A new/sub/held|A type/held|");
 }
 
