@@ -9,6 +9,7 @@
 #include "cli/verbs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/log.h"
+#include "runtime/run/list.h"
 #include "runtime/spec/flags.h"
 
 static const struct flag_set discard_flags = {
@@ -94,7 +95,7 @@ static int discard(struct review *review, const struct review_words *words) {
         if (r == 0 && words->n_paths > 0)
                 r = drop_paths(review, words, &err);
         if (r == 0) {
-                r = run_dir_remove(&review->dir);
+                r = run_forget(&review->dir);
                 if (r < 0)
                         (void) error_set(&err, r, "remove run %s: %s", review->dir.id, strerror(-r));
         }

@@ -23,7 +23,7 @@
 #include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
-enum { JSON_PATH_MAX = 1 << 18, EVENTS_MAX_BYTES = 64 << 20 };
+enum { JSON_PATH_MAX = 1 << 18 };
 
 void review_deinit(struct review *review) {
         json_decref(review->state);
@@ -240,15 +240,8 @@ int review_lock(struct review *review, const char *verb, struct error *err) {
 }
 
 int review_events(const struct review *review, struct events *ret) {
-        AUTO_BUF struct buf text = { .max = EVENTS_MAX_BYTES + 1 };
-
         *ret = (struct events){ .run_id = review->dir.id, .file_fd = -1, .sink_fd = -1 };
-        if (file_read_at(review->dir.fd, "events.jsonl", EVENTS_MAX_BYTES, &text) < 0)
-                return -1; /* a run without events, or with too many to count */
-        for (size_t i = 0; i < text.len; i++)
-                ret->seq += text.data[i] == '\n';
-        ret->file_fd = openat(review->dir.fd, "events.jsonl", O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-        return ret->file_fd;
+        return events_reopen(review->dir.fd, ret);
 }
 
 static bool holds_nothing(int upper_fd) {

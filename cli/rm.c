@@ -59,7 +59,7 @@ static int remove_run(const struct ctx *ctx, const char *id, void *arg, struct e
                 r = check(&dir, o, err);
         if (r < 0)
                 return r;
-        r = run_dir_remove(&dir);
+        r = run_forget(&dir);
         if (r < 0 && r != -ENOENT) /* a run that does not outlive its command is gone with it */
                 return error_set(err, r, "remove run %s: %s", dir.id, strerror(-r));
         printf("%s\n", dir.id);

@@ -307,3 +307,42 @@ void cgroup_remove(struct cgroup *cg) {
 int cgroup_reap(const char *path) {
         return remove_dir(AT_FDCWD, path);
 }
+
+/* Removes the group @name beside and below the group @own (NULL: none) of the hierarchy @root/@mount. */
+static void reap_near(const char *root, const char *mount, const char *own, const char *name) {
+        char path[600];
+        char *slash;
+        int n;
+
+        if (!own)
+                return;
+        n = snprintf(path, sizeof(path), "%s%s%s/%s", root, mount, own[1] ? own : "", name);
+        if (n < 0 || (size_t) n >= sizeof(path))
+                return;
+        (void) !cgroup_reap(path);
+        slash = strrchr(path, '/');
+        *slash = '\0';
+        slash = own[1] ? strrchr(path, '/') : NULL;
+        if (!slash)
+                return;
+        (void) snprintf(slash, sizeof(path) - (size_t) (slash - path), "/%s", name);
+        (void) !cgroup_reap(path);
+}
+
+void cgroup_reap_run(const char *root, const char *self, const char *run_id) {
+        char name[sizeof(((struct cgroup *) 0)->name)];
+
+        (void) snprintf(name, sizeof(name), "cofferdam-%s", run_id);
+        for (int i = 0; i < CGROUP_CONTROLLER_COUNT; i++) {
+                AUTO_FREE char *own = own_path(self, controllers[i]);
+                char mount[16];
+
+                (void) snprintf(mount, sizeof(mount), "/%s", controllers[i]);
+                reap_near(root, mount, own, name);
+        }
+        for (int i = 0; i < 2; i++) {
+                AUTO_FREE char *own = own_path(self, "");
+
+                reap_near(root, i == 0 ? "" : "/unified", own, name);
+        }
+}

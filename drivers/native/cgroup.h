@@ -68,3 +68,9 @@ void cgroup_remove(struct cgroup *cg);
 /** cgroup_reap() - remove the group at @path (a report's) of a run that died. Return: 0, -ENOENT, -EBUSY,
  * -errno. */
 int cgroup_reap(const char *path) __attribute__((warn_unused_result));
+
+/**
+ * cgroup_reap_run() - remove the groups of a run that died before it could report them
+ * They are looked for where cgroup_make() makes them for a caller in the same group.
+ */
+void cgroup_reap_run(const char *root, const char *self, const char *run_id);

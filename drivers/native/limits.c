@@ -15,6 +15,8 @@
 
 enum { SELF_MAX_BYTES = 65536 };
 
+static const char cgroup_root[] = "/sys/fs/cgroup";
+
 /* "1.5" as thousandths; check_cpus() has seen it. */
 static uint64_t milli_of(const char *cpus) {
         const char *dot = strchr(cpus, '.');
@@ -72,8 +74,7 @@ int limits_open(const struct native_limits *wanted, const char *run_id, struct l
                 return 0;
         r = file_read_at(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &self);
         if (r == 0)
-                r = cgroup_make("/sys/fs/cgroup", buf_cstr(&self), &wanted->group, run_id, &ret->cgroup,
-                                &why);
+                r = cgroup_make(cgroup_root, buf_cstr(&self), &wanted->group, run_id, &ret->cgroup, &why);
         if (r == 0)
                 return 0;
         (void) snprintf(ret->why, sizeof(ret->why), "%s", why.code ? why.msg : strerror(-r));
@@ -163,4 +164,11 @@ json_t *limits_report(const struct limits *l) {
 
 void limits_close(struct limits *l) {
         cgroup_remove(&l->cgroup);
+}
+
+void limits_reap(const char *run_id) {
+        AUTO_BUF struct buf self = { 0 };
+
+        if (file_read_at(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &self) == 0)
+                cgroup_reap_run(cgroup_root, buf_cstr(&self), run_id);
 }

@@ -50,3 +50,6 @@ json_t *limits_report(const struct limits *limits) __attribute__((warn_unused_re
 
 /** limits_close() - remove the control groups, which must be empty or about to be; accepts LIMITS_INIT */
 void limits_close(struct limits *limits);
+
+/** limits_reap() - remove the groups of a run that died before it could report them */
+void limits_reap(const char *run_id);

@@ -771,6 +771,7 @@ static void native_reap(const json_t *plan, const char *run_id) {
                     !strstr(path, "/../") && cgroup_reap(path) < 0)
                         continue; /* not ours to remove, or it is gone */
         }
+        limits_reap(run_id); /* one that was killed before it wrote its state */
 }
 
 /* Whether the kernel has killed for the limit since this was asked last. */

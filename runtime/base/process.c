@@ -33,3 +33,14 @@ int process_start_time(pid_t pid, uint64_t *ret) {
         p[strcspn(p, " ")] = '\0';
         return parse_u64(p, 0, UINT64_MAX, ret);
 }
+
+int process_boot_id(char ret[BOOT_ID_SIZE]) {
+        AUTO_BUF struct buf text = { 0 };
+        const int r = file_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", STAT_MAX_BYTES, &text);
+
+        if (r < 0)
+                return r;
+        (void) snprintf(ret, BOOT_ID_SIZE, "%s", text.data);
+        ret[strcspn(ret, "\n")] = '\0';
+        return 0;
+}

@@ -107,6 +107,16 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         return r;
 }
 
+/* What a supervisor that was killed could not clear up. Return: whether nothing is left of the run. */
+static bool bury(const struct driver_ops *driver, struct run_dir *dir) {
+        AUTO_JSON json_t *state = NULL;
+
+        (void) !run_state_load(dir, &state, NULL);
+        if (driver->reap)
+                driver->reap(json_object_get(state, "plan"), dir->id);
+        return run_bury(dir);
+}
+
 static int execute(const struct ctx *ctx, const struct run_request *req, const struct driver_ops *driver,
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
@@ -147,7 +157,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         args.trace = trace_fork(trace, "supervisor");
         r = supervise(&args, req, &relay, ret, err);
         trace_step(trace, "everything of the supervisor");
-        if (r < 0 && !run_bury(&dir))
+        if (r < 0 && !bury(driver, &dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;
 }

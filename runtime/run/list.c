@@ -16,8 +16,6 @@
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
 
-enum { NEWBORN_SECONDS = 10 };
-
 const char *run_status_name(enum run_status status) {
         static const char *const names[RUN_STATUS_COUNT] = {
                 [RUN_STARTING] = "starting",
@@ -101,30 +99,33 @@ static void mark_finished(struct run_dir *dir, json_t *state) {
         (void) run_state_store(dir, state, true, NULL);
 }
 
-/* A run that is being made is not locked for an instant; nothing that young is touched. */
-static bool is_newborn(const struct listed_run *run) {
-        struct timespec now = { 0 };
-
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return now.tv_sec - run->changed_ns / 1000000000LL < NEWBORN_SECONDS;
-}
-
-/* What the run's driver left outside the run directory. */
-static void reap_outside(const struct listed_run *run) {
-        const char *name = json_string_value(json_object_get(run->state, "driver"));
-        const struct driver_ops *driver = name ? driver_find(name) : NULL;
+/* What the run's driver left outside the run directory. Without a state it is not known which it was. */
+static void reap_outside(const struct run_dir *dir, const json_t *state) {
+        const char *name = json_string_value(json_object_get(state, "driver"));
+        const struct driver_ops *driver = driver_find(name ? name : "auto");
 
         if (driver && driver->reap)
-                driver->reap(json_object_get(run->state, "plan"), run->dir->id);
+                driver->reap(json_object_get(state, "plan"), dir->id);
+}
+
+int run_forget(struct run_dir *dir) {
+        AUTO_JSON json_t *state = NULL;
+        const char *phase;
+
+        (void) !run_state_load(dir, &state, NULL);
+        phase = json_string_value(json_object_get(state, "phase"));
+        if (!phase || strcmp(phase, "finished") != 0)
+                reap_outside(dir, state);
+        return run_dir_remove(dir);
 }
 
 static int reap(const struct listed_run *run, void *arg) {
         const struct reap *reap = arg;
         bool kept;
 
-        if (run->status != RUN_DEAD || (!run->state && is_newborn(run)) || !lock(run->dir))
+        if (run->status != RUN_DEAD || !lock(run->dir))
                 return 0;
-        reap_outside(run);
+        reap_outside(run->dir, run->state);
         kept = json_is_true(json_object_get(run->state, "keep")) || !run_bury(run->dir);
         if (kept && run->state)
                 mark_finished(run->dir, run->state);
@@ -137,5 +138,6 @@ static int reap(const struct listed_run *run, void *arg) {
 int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err) {
         struct reap context = { fn, arg };
 
+        run_dir_sweep(ctx);
         return runs_each(ctx, reap, &context, err);
 }

@@ -50,3 +50,7 @@ typedef void (*reaped_fn)(const char *id, bool kept, void *arg);
  */
 int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
         __attribute__((warn_unused_result));
+
+/** run_forget() - remove a run that has ended or died and is locked by the caller, with all it holds and what
+ * its driver left outside. Return: 0 or -errno. */
+int run_forget(struct run_dir *dir);

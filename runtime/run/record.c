@@ -17,6 +17,7 @@ void record_init(struct record *record, struct run_dir *dir, int sink_fd) {
 /* state.json with this process as the supervisor: its pid and start time, not a phase, say that a run lives.
  */
 static int record_running(struct record *record, const char *phase, struct error *err) {
+        char boot[BOOT_ID_SIZE] = "";
         uint64_t start = 0;
         int r;
 
@@ -26,9 +27,10 @@ static int record_running(struct record *record, const char *phase, struct error
         if (r < 0)
                 return error_set(err, r, "read /proc/self/stat: %s", strerror(-r));
         if (json_object_set_new(record->state, "phase", json_string(phase)) < 0 ||
-            json_object_set_new(
-                    record->state, "supervisor",
-                    json_pack("{s:i,s:I}", "pid", (int) getpid(), "start_time", (json_int_t) start)) < 0)
+            json_object_set_new(record->state, "supervisor",
+                                json_pack("{s:i,s:I,s:s*}", "pid", (int) getpid(), "start_time",
+                                          (json_int_t) start, "boot_id",
+                                          process_boot_id(boot) == 0 ? boot : NULL)) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
         return run_state_store(record->dir, record->state, false, err);
 }

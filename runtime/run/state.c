@@ -18,7 +18,16 @@
 #include "runtime/base/process.h"
 #include "runtime/base/sys.h"
 
-enum { STATE_MAX_BYTES = 1 << 20, RUNS_MAX = 100000, ID_PREFIX_MIN = 4, TREE_DEPTH_MAX = 512 };
+enum {
+        STATE_MAX_BYTES = 1 << 20,
+        RUNS_MAX = 100000,
+        ID_PREFIX_MIN = 4,
+        TREE_DEPTH_MAX = 512,
+        MAKE_TRIES = 100
+};
+
+static const char temporary_prefix[] = ".new-";
+enum { TEMPORARY_SIZE = sizeof(temporary_prefix) + RUN_ID_LEN };
 
 static const char elsewhere[] = "set XDG_STATE_HOME to a directory of your own";
 
@@ -112,22 +121,41 @@ static int open_parts(struct run_dir *dir) {
         return dir->upper_fd < 0 ? dir->upper_fd : 0;
 }
 
+/* The name of a run that is being made; no id. */
+static void temporary_name(const struct run_dir *dir, char ret[TEMPORARY_SIZE]) {
+        (void) snprintf(ret, TEMPORARY_SIZE, "%s%s", temporary_prefix, dir->id);
+}
+
+static int fill_parts(struct run_dir *dir, const char *temporary) {
+        dir->fd = open_beneath(dir->runs_fd, temporary, O_RDONLY | O_DIRECTORY, 0);
+        if (dir->fd < 0)
+                return dir->fd;
+        /* until the last of client and supervisor is gone; a file system without locks has to do without */
+        (void) flock(dir->fd, LOCK_EX | LOCK_NB);
+        if (mkdirat(dir->fd, "upper", 0700) < 0)
+                return -errno;
+        dir->upper_fd = open_beneath(dir->fd, "upper", O_RDONLY | O_DIRECTORY, 0);
+        if (dir->upper_fd < 0)
+                return dir->upper_fd;
+        return renameat(dir->runs_fd, temporary, dir->runs_fd, dir->id) < 0 ? -errno : 0;
+}
+
+/* A run appears under its id when it is locked: one that nobody holds is dead, however young. */
 static int make_parts(struct run_dir *dir) {
-        AUTO_FD int fd = -1;
+        char temporary[TEMPORARY_SIZE];
         int r;
 
-        if (mkdirat(dir->runs_fd, dir->id, 0700) < 0)
+        temporary_name(dir, temporary);
+        if (mkdirat(dir->runs_fd, temporary, 0700) < 0)
                 return -errno;
-        fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
-        if (fd < 0)
-                return fd;
-        if (mkdirat(fd, "upper", 0700) < 0)
-                return -errno;
-        /* until the last of client and supervisor is gone: discard must not take it before it has a state; a
-         * file system without locks has to do without */
-        r = open_parts(dir);
+        r = fill_parts(dir, temporary);
         if (r == 0)
-                (void) flock(dir->fd, LOCK_EX | LOCK_NB);
+                return 0;
+        if (dir->fd >= 0)
+                (void) unlinkat(dir->fd, "upper", AT_REMOVEDIR);
+        (void) unlinkat(dir->runs_fd, temporary, AT_REMOVEDIR);
+        dir->upper_fd = fd_close(dir->upper_fd);
+        dir->fd = fd_close(dir->fd);
         return r;
 }
 
@@ -148,14 +176,14 @@ int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err
         if (r < 0)
                 return r;
         dir.runs_fd = r;
-        do {
+        for (int i = 0; i < MAKE_TRIES; i++) {
                 if (getrandom(&salt, sizeof(salt), 0) < 0)
                         return error_set(err, -errno, "getrandom: %s", strerror(errno));
                 (void) snprintf(dir.id, sizeof(dir.id), "%012" PRIx64, salt & 0xffffffffffffU);
                 r = make_parts(&dir);
-        } while (r == -EEXIST && dir.fd < 0);
-        if (r < 0)
-                (void) run_dir_unmake(&dir);
+                if (r != -EEXIST && r != -ENOTEMPTY && r != -ENOENT) /* taken, or swept away */
+                        break;
+        }
         if (r < 0)
                 return error_set(err, r, "state directory '%s': make a run: %s; %s", ESC(ctx->state_dir),
                                  strerror(-r), elsewhere);
@@ -311,6 +339,38 @@ int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *
         return r;
 }
 
+/* Removes the run-to-be @name when nobody holds it. Its maker, when there is one, sees that and makes
+ * another.
+ */
+static void sweep_entry(int runs_fd, const char *name) {
+        AUTO_FD int fd = open_beneath(runs_fd, name, O_RDONLY | O_DIRECTORY, 0);
+
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+                return;
+        (void) unlinkat(fd, "upper", AT_REMOVEDIR);
+        (void) unlinkat(runs_fd, name, AT_REMOVEDIR);
+}
+
+/* Whether @name is that of a run in the making. */
+static bool is_temporary(const char *name) {
+        const size_t n = sizeof(temporary_prefix) - 1;
+
+        return strncmp(name, temporary_prefix, n) == 0 && is_id(name + n);
+}
+
+void run_dir_sweep(const struct ctx *ctx) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        const int fd = open_runs(ctx, NULL);
+
+        d = fd < 0 ? NULL : fdopendir(fd);
+        if (!d)
+                (void) fd_close(fd);
+        while (d && (e = readdir(d)))
+                if (is_temporary(e->d_name))
+                        sweep_entry(dirfd(d), e->d_name);
+}
+
 struct naming {
         const char *id, *name;
 };
@@ -445,11 +505,16 @@ bool run_is_alive(const json_t *state) {
         const json_t *supervisor = json_object_get(state, "supervisor");
         const json_int_t pid = json_integer_value(json_object_get(supervisor, "pid"));
         const json_int_t start = json_integer_value(json_object_get(supervisor, "start_time"));
+        const char *const boot = json_string_value(json_object_get(supervisor, "boot_id"));
+        char this_boot[BOOT_ID_SIZE];
         uint64_t now;
 
         if (pid <= 0 || pid > INT_MAX || start <= 0)
                 return false;
-        return process_start_time((pid_t) pid, &now) == 0 && now == (uint64_t) start;
+        if (process_start_time((pid_t) pid, &now) < 0 || now != (uint64_t) start)
+                return false;
+        /* after a reboot the same number can start at the same time */
+        return !boot || process_boot_id(this_boot) < 0 || strcmp(boot, this_boot) == 0;
 }
 
 const json_t *run_regions(const json_t *state) {

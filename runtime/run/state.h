@@ -48,6 +48,9 @@ typedef int (*run_dir_fn)(struct run_dir *dir, void *arg);
 int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *err)
         __attribute__((warn_unused_result));
 
+/** run_dir_sweep() - remove what processes that were killed while they made a run have left */
+void run_dir_sweep(const struct ctx *ctx);
+
 /** run_dir_remove() - delete the run and all it holds, by descriptor, never following a link. Return: 0 or
  * -errno. */
 int run_dir_remove(struct run_dir *dir);
@@ -67,7 +70,7 @@ int run_state_load(const struct run_dir *dir, json_t **ret, struct error *err)
 /** run_state_store() - replace state.json in one step. @durable: with fsync. Return: 0 or -errno. */
 int run_state_store(const struct run_dir *dir, const json_t *state, bool durable, struct error *err);
 
-/** run_is_alive() - whether the supervisor named in @state runs (pid and start time match) */
+/** run_is_alive() - whether the supervisor named in @state runs (pid, start time and boot match) */
 bool run_is_alive(const json_t *state);
 
 /**

@@ -11,7 +11,8 @@ shift 2
 : "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
 : "${COFFERDAM_POSIX:=$top/build/tests/posix}"
 # nohup and some CI runners ignore signals, which a shell cannot undo
-vars=(--default-signal COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
+vars=(--default-signal COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_SEED="${COFFERDAM_SEED-}" COFFERDAM_POINTS="${COFFERDAM_POINTS-}"
+        COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
 paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS"
         COFFERDAM_POSIX="$COFFERDAM_POSIX")
 

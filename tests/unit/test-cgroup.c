@@ -139,6 +139,29 @@ static void cgroup_make_takes_each_controller_of_version_1(void **state) {
         tree_deinit(&t);
 }
 
+/* All the places where cgroup_make() may have made one, without a state that names them. */
+static void cgroup_reap_run_finds_what_was_not_reported(void **state) {
+        static const char self[] = "8:pids:/\n4:memory:/vm\n2:cpu,cpuacct:/\n0::/app/own\n";
+        static const char *const groups[] = { "memory/vm/", "pids/", "cpu/", "app/own/", "app/" };
+        struct tree t;
+
+        (void) state;
+        tree_init(&t);
+        for (size_t i = 0; i < ARRAY_SIZE(groups); i++) {
+                char path[256];
+
+                (void) snprintf(path, sizeof(path), "%sx", groups[i]);
+                make(&t, path, "");
+                (void) snprintf(path, sizeof(path), "%s/%scofferdam-0123456789ab", t.path, groups[i]);
+                assert_int_equal(mkdir(path, 0755), 0);
+                cgroup_reap_run(t.path, self, "0123456789ff"); /* another's */
+                assert_int_equal(access(path, F_OK), 0);
+                cgroup_reap_run(t.path, self, "0123456789ab");
+                assert_int_equal(access(path, F_OK), -1);
+        }
+        tree_deinit(&t);
+}
+
 static void limits_plan_refuses_more_files_than_allowed(void **state) {
         AUTO_SPEC struct spec *spec = NULL;
         struct native_limits limits;
@@ -175,6 +198,7 @@ int main(void) {
         static const struct CMUnitTest tests[] = {
                 cmocka_unit_test(cgroup_make_chooses_by_what_is_given),
                 cmocka_unit_test(cgroup_make_takes_each_controller_of_version_1),
+                cmocka_unit_test(cgroup_reap_run_finds_what_was_not_reported),
                 cmocka_unit_test(limits_plan_refuses_more_files_than_allowed),
                 cmocka_unit_test(limits_plan_reads_cpus),
         };

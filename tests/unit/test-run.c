@@ -219,6 +219,44 @@ static void terminal_says_that_the_input_ended(void **state) {
         }
 }
 
+/* After a reboot another process can have the number and the start time: red without the boot id. */
+static void run_is_alive_wants_this_boot(void **state) {
+        char boot[BOOT_ID_SIZE] = "";
+        uint64_t start = 0;
+
+        (void) state;
+        assert_int_equal(process_start_time(getpid(), &start), 0);
+        assert_int_equal(process_boot_id(boot), 0);
+        assert_int_equal(strlen(boot), BOOT_ID_SIZE - 1);
+        for (int i = 0; i < 2; i++) {
+                AUTO_JSON json_t *s =
+                        json_pack("{s:{s:i,s:I,s:s}}", "supervisor", "pid", (int) getpid(), "start_time",
+                                  (json_int_t) start, "boot_id", i == 0 ? boot : "another");
+
+                assert_int_equal(run_is_alive(s), i == 0);
+        }
+}
+
+/* What a process leaves that is killed while it makes a run; one that is being made is held. */
+static void run_dir_sweep_spares_what_is_held(void **state) {
+        struct fixture *f = *state;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        struct stat st;
+        AUTO_FD int held = -1;
+
+        assert_int_equal(run_dir_create(&f->ctx, &dir, NULL), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000001", 0700), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000001/upper", 0700), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000002", 0700), 0);
+        held = openat(dir.runs_fd, ".new-000000000002", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(flock(held, LOCK_EX), 0);
+        run_dir_sweep(&f->ctx);
+        assert_int_equal(fstatat(dir.runs_fd, ".new-000000000001", &st, 0), -1);
+        assert_int_equal(fstatat(dir.runs_fd, ".new-000000000002", &st, 0), 0);
+        assert_int_equal(unlinkat(dir.runs_fd, ".new-000000000002", AT_REMOVEDIR), 0);
+        assert_int_equal(run_dir_remove(&dir), 0);
+}
+
 static void run_is_alive_wants_pid_and_start_time(void **state) {
         uint64_t start = 0;
 
@@ -305,6 +343,8 @@ int main(void) {
                 cmocka_unit_test(a_zombie_has_no_start_time),
                 cmocka_unit_test(terminal_says_that_the_input_ended),
                 cmocka_unit_test(run_is_alive_wants_pid_and_start_time),
+                cmocka_unit_test(run_is_alive_wants_this_boot),
+                cmocka_unit_test_setup_teardown(run_dir_sweep_spares_what_is_held, setup, teardown),
                 cmocka_unit_test(run_msg_recv_checks_what_arrives),
                 cmocka_unit_test(events_emit_numbers_and_bounds_lines),
         };
