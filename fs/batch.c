@@ -578,7 +578,8 @@ int batch_commit(struct batch *b) {
 
 /* ---- when all have landed ---- */
 
-/* The host's directory is one that we made: the upper's, which hid what was there before, hides nothing of it. */
+/* The host's directory is one that we made: the upper's, which hid what was there before, hides nothing of
+ * it. */
 static void reveal(const struct batch *b, size_t i) {
         const char *name = b->slots[i].name;
         enum layer_kind kind = LAYER_ABSENT;
