@@ -347,6 +347,7 @@ static void ready(struct supervisor *s) {
         struct run_msg msg = { .type = RUN_MSG_READY };
 
         memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
+        record_phase(&s->record, "running"); /* who hears of it may ask at once */
         if (run_msg_send(s->args->client_fd, &msg, -1) < 0) {
                 s->over = true; /* it did not live to hear of it */
                 return;
@@ -355,7 +356,6 @@ static void ready(struct supervisor *s) {
         s->owner->fd = -1;
         s->owner->state = CLIENT_FREE;
         s->owner = NULL;
-        record_phase(&s->record, "running");
 }
 
 /* The caller's descriptors are the command's: their end must be seen by whoever reads. */
