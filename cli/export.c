@@ -23,7 +23,7 @@
 #include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
-enum { SKIPPED_MAX = 100, JSON_NAME_MAX = 4096 };
+enum { SKIPPED_MAX = 100, JSON_NAME_MAX = 4096, DEPTH_MAX = 4096 };
 
 static const struct flag_set export_flags = {
         .usage = "cofferdam export [OPTIONS] RUN [DIRECTORY|-]",
@@ -35,6 +35,7 @@ static const struct flag_set export_flags = {
 /** struct target - where it goes, and what was written */
 struct target {
         int dir_fd; /* -1: tar */
+        bool made;  /* the directory was not there */
         struct tar tar;
         uint64_t files, bytes, skipped;
         json_t *names; /* of what was skipped, owned */
@@ -122,12 +123,13 @@ static int skip(const char *path, int error, void *arg) {
 }
 
 /* Opens, or makes, the directory @path, which must be empty. Return: descriptor, -errno with a message. */
-static int open_target(const char *path, struct error *err) {
+static int open_target(const char *path, bool *ret_made, struct error *err) {
         AUTO_NAMES struct names names = { 0 };
         AUTO_FD int fd = -1;
         int r;
 
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+        *ret_made = mkdir(path, 0777) == 0;
+        if (!*ret_made && errno != EEXIST)
                 return error_set(err, -errno, "make directory '%s': %s", ESC(path), strerror(errno));
         fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         r = fd < 0 ? -errno : names_read(fd, &names);
@@ -136,6 +138,41 @@ static int open_target(const char *path, struct error *err) {
         if (names.n > 0)
                 return error_set(err, -ENOTEMPTY, "'%s' is not empty: name a new directory", ESC(path));
         return TAKE_FD(fd);
+}
+
+/* Whether @dir_fd is @above or lies below it. Return: 1, 0, -errno. */
+static int is_below(int dir_fd, int above) {
+        AUTO_FD int fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
+        struct stat st, last = { 0 }, want;
+
+        if (fd < 0 || fstat(above, &want) < 0)
+                return -errno;
+        for (int i = 0; i < DEPTH_MAX; i++) {
+                int up;
+
+                if (fstat(fd, &st) < 0)
+                        return -errno;
+                if (st.st_dev == want.st_dev && st.st_ino == want.st_ino)
+                        return 1;
+                if (i > 0 && st.st_dev == last.st_dev && st.st_ino == last.st_ino)
+                        return 0;
+                last = st;
+                up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+                if (up < 0)
+                        return -errno;
+                (void) close(fd);
+                fd = up;
+        }
+        return -ELOOP;
+}
+
+/* What is written into the workspace would be read again, without end. */
+static int check_place(const struct target *t, const struct run_region *region, struct error *err) {
+        const int r = t->dir_fd < 0 ? 0 : is_below(t->dir_fd, region->lower_fd);
+
+        if (r < 0)
+                return error_set(err, r, "look above the directory: %s", strerror(-r));
+        return r ? error_set(err, -EINVAL, "the directory lies in the workspace: name one outside of it") : 0;
 }
 
 static int write_all_of(const struct review *review, struct target *t, struct error *err) {
@@ -147,6 +184,8 @@ static int write_all_of(const struct review *review, struct target *t, struct er
         if (!row)
                 return error_set(err, -ENOENT, "run %s has no workspace", review->dir.id);
         r = run_region_open(&review->dir, row, RUN_SOURCE_EMPTY, &region, err);
+        if (r == 0)
+                r = check_place(t, &region, err);
         if (r < 0)
                 return r;
         opt.layers = (struct diff_layers){ region.upper_fd, region.lower_fd, region.kernel };
@@ -176,7 +215,7 @@ static int export(const struct review *review, const char *to) {
         int r;
 
         if (strcmp(to, "-") != 0) {
-                dir = open_target(to, &err);
+                dir = open_target(to, &t.made, &err);
                 if (dir < 0) {
                         log_error("%s", err.msg);
                         return EXIT_FAILED;
@@ -187,6 +226,8 @@ static int export(const struct review *review, const char *to) {
         tell(review, &t, r);
         if (r == 0)
                 return t.skipped > 0 ? EXIT_FAILED : EXIT_OK;
+        if (t.made)
+                (void) rmdir(to); /* when nothing was written */
         log_error("%s", err.code ? err.msg : strerror(-r));
         return EXIT_FAILED;
 }

@@ -76,6 +76,25 @@ long_and_odd_names() {
         eq "$(printf 'caf\xe9')" "$(cat "$T/o2/$long/$long/"b*)"
 }
 
+# what is written would be read again. Red, with 256 directories in each other, without check_place()
+not_into_itself() {
+        sample
+        held 'echo x >new'
+        local to
+        for to in out dir/out "$PWD/out" gone; do
+                [ "$to" != gone ] || rm gone/h
+                status 1 "$C" export "$R" "$to" 2>err
+                has "$(cat err)" 'name one outside'
+        done
+        mkdir -p "$T/link"
+        ln -s "$PWD/dir" "$T/link/to"
+        status 1 "$C" export "$R" "$T/link/to/out" 2>err
+        [ ! -e out ] && [ ! -e dir/out ] && [ -d gone ] || fail 'something was left, or removed'
+        status 0 "$C" export "$R" "$PWD-beside"
+        eq x "$(cat "$PWD-beside/new")"
+        rm -r "$PWD-beside"
+}
+
 hostile_things() {
         mkdir d
         mkfifo d/fifo
@@ -115,5 +134,6 @@ t 'fuse: as the run sees it' as_seen fuse
 t 'overlay: as the run sees it' as_seen overlay
 t 'long and odd names' long_and_odd_names
 t 'hostile things' hostile_things
+t 'not into the workspace itself' not_into_itself
 t 'hidden names are absent' hidden_is_absent
 finish
