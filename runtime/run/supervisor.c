@@ -181,13 +181,34 @@ static int time_left(const struct supervisor *s) {
         return ms > INT32_MAX ? INT32_MAX : (int) ms;
 }
 
+enum { POLL_MAX = SANDBOX_POLL_MAX + COMMANDS_POLL_MAX };
+
+/* poll(2), which takes no more entries than there may be descriptors, counts those without one, too. */
+static int poll_used(struct pollfd *fds, size_t n, int timeout_ms) {
+        struct pollfd used[POLL_MAX];
+        size_t at[POLL_MAX], m = 0;
+        int r;
+
+        for (size_t i = 0; i < n; i++) {
+                fds[i].revents = 0;
+                if (fds[i].fd < 0)
+                        continue;
+                at[m] = i;
+                used[m++] = fds[i];
+        }
+        r = poll(used, m, timeout_ms);
+        for (size_t i = 0; r > 0 && i < m; i++)
+                fds[at[i]].revents = used[i].revents;
+        return r;
+}
+
 static void loop(struct supervisor *s) {
         while (!s->over) {
-                struct pollfd fds[SANDBOX_POLL_MAX + COMMANDS_POLL_MAX];
+                struct pollfd fds[POLL_MAX];
                 const size_t n = s->args->driver->poll(s->sandbox, fds);
                 const size_t m = commands_poll(s, fds + n);
 
-                if (poll(fds, n + m, time_left(s)) < 0) {
+                if (poll_used(fds, n + m, time_left(s)) < 0) {
                         if (errno != EINTR)
                                 supervisor_fail(s, EXIT_AROUND, "SANDBOX_SETUP_FAILED",
                                                 "poll failed in the supervisor");
