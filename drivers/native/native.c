@@ -667,8 +667,6 @@ static void end_sandbox(struct sandbox *sb) {
                         abort_requests(sb);
         }
         end_process(&sb->init, &sb->init_pidfd, 0);
-        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
-                sb->overlay[i] = fd_close(sb->overlay[i]); /* holds the overlay, that the mount below it */
         sb->user_ns = fd_close(sb->user_ns);
         sb->mnt_ns = fd_close(sb->mnt_ns); /* the mounts end here: the file server waits for that */
 }
