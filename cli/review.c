@@ -23,7 +23,7 @@
 #include "runtime/run/region.h"
 #include "runtime/spec/flags.h"
 
-enum { JSON_PATH_MAX = 1 << 18 };
+enum { JSON_PATH_MAX = 1 << 18, RULE_SHOWN_MAX = 48 };
 
 void review_deinit(struct review *review) {
         json_decref(review->state);
@@ -381,9 +381,15 @@ static const char *const actions[GUARD_DO_COUNT] = {
 };
 
 int review_flag(const struct verdict *verdict, struct buf *out) {
-        const char *reason = verdict->reason;
+        const char *reason = verdict->reason, *more = "";
+        char rule[VERDICT_TEXT_MAX];
 
-        return buf_fmt(out, "  [%s: %s%s%s]", actions[verdict->action], ESC(verdict->rule),
+        (void) snprintf(rule, sizeof(rule), "%s", verdict->rule);
+        if (strlen(rule) > RULE_SHOWN_MAX) { /* a built-in list of names fills three lines */
+                rule[RULE_SHOWN_MAX - 3] = '\0';
+                more = "...";
+        }
+        return buf_fmt(out, "  [%s: %s%s%s%s]", actions[verdict->action], ESC(rule), more,
                        *reason ? ": " : "", reason);
 }
 

@@ -118,7 +118,8 @@ int review_line(const struct review_region *region, const struct change *change,
 json_t *review_change(const struct review_region *region, const struct change *change)
         __attribute__((warn_unused_result));
 
-/** review_flag() - append what the rules say of a change, for people. Return: 0, -ENOMEM, -E2BIG. */
+/** review_flag() - append what the rules say of a change, a long pattern cut, for people. Return: 0, -ENOMEM,
+ * -E2BIG. */
 int review_flag(const struct verdict *verdict, struct buf *out) __attribute__((warn_unused_result));
 
 /** review_flag_json() - the same as members of @row, borrowed. Return: 0, -ENOMEM. */

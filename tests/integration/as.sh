@@ -6,7 +6,9 @@ set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 role=${1?} script=${2?}
-script=$(cd "$top" && echo tests/*/"$(basename "$script" .sh)".sh)
+name=$(basename "$script" .sh).sh
+script=tests/integration/$name
+[ -e "$top/$script" ] || script=$(cd "$top" && echo tests/*/"$name")
 shift 2
 : "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
 : "${COFFERDAM_POSIX:=$top/build/tests/posix}"
