@@ -37,5 +37,7 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv) {
 
         if (!runs_words(&flags, argc, argv, &o, &next, &code))
                 return code;
+        if (runs_word_left(argc, argv, next))
+                return EXIT_USAGE;
         return runs_reap(ctx, tell, &o, &err) < 0 ? runs_complain(&err) : EXIT_OK;
 }

@@ -64,18 +64,15 @@ static int latest(int log_fd, const char *suffix, uint64_t *ret) {
         return *ret ? 0 : -ENOENT;
 }
 
-static int print_log(const struct run_dir *dir, const struct options *o, const char *word,
-                     struct error *err) {
+/* @id: of the command; 0: the last one. */
+static int print_log(const struct run_dir *dir, const struct options *o, uint64_t id, struct error *err) {
         const char *suffix = o->errors ? ".err" : ".out";
         AUTO_FD int log_fd = -1, pidfd = -1;
         char name[32], old[40];
-        uint64_t id = 0;
         int r;
 
-        if (word && parse_u64(word, 1, UINT32_MAX, &id) < 0)
-                return error_set(err, -EINVAL, "'%s': want the number of a command", ESC(word));
         log_fd = open_beneath(dir->fd, "log", O_RDONLY | O_DIRECTORY, 0);
-        r = log_fd < 0 ? log_fd : word ? 0 : latest(log_fd, suffix, &id);
+        r = log_fd < 0 ? log_fd : id ? 0 : latest(log_fd, suffix, &id);
         if (r == -ENOENT)
                 return error_set(err, r, "run %s has no logs: 'cofferdam exec --detach' makes them", dir->id);
         if (o->follow)
@@ -95,6 +92,7 @@ int verb_logs(const struct ctx *ctx, int argc, char **argv) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         struct options o = { 0 };
         struct error err = { 0 };
+        uint64_t id = 0;
         int next, code, r;
 
         if (!runs_words(&flags, argc, argv, &o, &next, &code))
@@ -103,8 +101,12 @@ int verb_logs(const struct ctx *ctx, int argc, char **argv) {
                 log_error("want a run, and perhaps the number of a command: %s", flags.usage);
                 return EXIT_USAGE;
         }
+        if (next + 1 < argc && parse_u64(argv[next + 1], 1, UINT32_MAX, &id) < 0) {
+                log_error("'%s': want the number of a command", ESC(argv[next + 1]));
+                return EXIT_USAGE;
+        }
         r = run_dir_open(ctx, argv[next], &dir, &err);
         if (r == 0)
-                r = print_log(&dir, &o, next + 1 < argc ? argv[next + 1] : NULL, &err);
+                r = print_log(&dir, &o, id, &err);
         return r < 0 ? runs_complain(&err) : EXIT_OK;
 }

@@ -132,6 +132,8 @@ int verb_ps(const struct ctx *ctx, int argc, char **argv) {
 
         if (!runs_words(&flags, argc, argv, &o, &next, &code))
                 return code;
+        if (runs_word_left(argc, argv, next))
+                return EXIT_USAGE;
         r = runs_each(ctx, add, &list, &err);
         if (list.n > 1)
                 qsort(list.rows, list.n, sizeof(*list.rows), younger);

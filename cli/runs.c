@@ -6,6 +6,7 @@
 
 #include "cli/launch.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/log.h"
 #include "runtime/run/control.h"
 
@@ -30,6 +31,12 @@ bool runs_words(const struct flag_set *set, int argc, char **argv, void *options
         }
         *ret_next = flags->next;
         return true;
+}
+
+bool runs_word_left(int argc, char **argv, int next) {
+        if (next < argc)
+                log_error("%s: unexpected word '%s': see 'cofferdam %s --help'", argv[0], ESC(argv[next]), argv[0]);
+        return next < argc;
 }
 
 int runs_for_each_word(const struct ctx *ctx, int argc, char **argv, int next, runs_verb_fn fn, void *arg) {

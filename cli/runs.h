@@ -13,6 +13,9 @@
 bool runs_words(const struct flag_set *set, int argc, char **argv, void *options, int *ret_next,
                 int *ret_code) __attribute__((warn_unused_result));
 
+/** runs_word_left() - say of a verb that takes no words that argv[next] is one. Return: whether there is. */
+bool runs_word_left(int argc, char **argv, int next) __attribute__((warn_unused_result));
+
 /** runs_verb_fn - Return: 0 or negative errno with a message */
 typedef int (*runs_verb_fn)(const struct ctx *ctx, const char *id, void *arg, struct error *err);
 

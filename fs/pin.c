@@ -22,7 +22,8 @@ static int resolve(const char *path, const struct pin_policy *policy, struct wal
                 return error_set(err, -EINVAL, "bind source '%s' is not absolute", ESC(path));
         r = walk_path(path, &at);
         if (r < 0)
-                return error_set(err, r, "bind source '%s': %s", ESC(path), strerror(-r));
+                return error_set(err, r, "bind source '%s': %s%s", ESC(path), strerror(-r),
+                                 r == -ENOENT ? ": make it, or name another" : "");
         if (policy->beneath && at.links > 0 && !path_below(at.real, policy->beneath))
                 return error_set(
                         err, -ELOOP,

@@ -299,7 +299,8 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
         if (r < 0)
                 return error_set(err, r, "read runs in '%s': %s", ESC(ctx->state_dir), strerror(-r));
         if (scan.matches == 0)
-                return id ? error_set(err, -ENOENT, "no run '%s' in '%s'", ESC(id), ESC(ctx->state_dir))
+                return id ? error_set(err, -ENOENT, "no run '%s' in '%s': 'cofferdam ps -a' lists them",
+                                      ESC(id), ESC(ctx->state_dir))
                           : error_set(err, -ENOENT, "no runs in '%s'", ESC(ctx->state_dir));
         if (scan.matches > 1)
                 return error_set(err, -EEXIST, "'%s' stands for %u runs: give more digits of the id", ESC(id),

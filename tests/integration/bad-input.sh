@@ -126,6 +126,7 @@ narrow_umask() {
         eq 644 "$(stat -c %a new)" mode
         eq '' "$(ls "$T/state/cofferdam/runs" 2>/dev/null)" 'run directories'
 }
+# red with a poll(2) of more entries than that
 few_descriptors() {
         eq ok "$(ulimit -n 64; sandbox -- echo ok)"
         # many directories open at once is what a server could run out of
@@ -161,8 +162,7 @@ t 'mount without type' option 2 type run --mount source=/usr -- true
 t 'mount of what is missing' option 125 /no/such run --mount type=bind,source=/no/such,target=/x -- true
 t 'mount over the root' option 2 / run --mount type=bind,source=/usr,target=/ -- true
 t 'mount of a container socket' option 125 docker.sock run --mount type=bind,source=/var/run/docker.sock,target=/x -- true
-t 'no sandbox at all' option 125 "'none'" run --mode none -- true
-t 'a driver that is not there' option 125 "'noop'" run --driver noop -- true
+t 'a driver that is not there' option 125 "'podman'" run --driver podman -- true
 t 'mount of /proc' option 125 /proc run --mount type=bind,source=/proc,target=/x -- true
 t 'environment name with a blank' option 2 'A B' run -e 'A B=1' -- true
 t 'environment without a name' option 2 '=' run -e '=1' -- true
@@ -193,6 +193,11 @@ t 'workspace is somebody else'"'"'s' workspace_of_others
 t 'workspace is read-only' workspace_read_only
 t 'workspace is /proc' option 2 /proc run -w /proc -- true
 t 'workspace with an odd name' odd_names
+t 'ps takes no word' option 2 "unexpected word 'x'" ps x
+t 'gc takes no word' option 2 "unexpected word 'x'" gc x
+t 'logs: the command is a number' option 2 "'x': want the number" logs run x
+t 'no such run' option 1 "'cofferdam ps -a' lists them" diff none
+t 'a cache that is not there' option 125 'make it, or name another' run --cache "$T/none" -- true
 t '1 MiB of arguments' long_argv
 t 'no HOME' no_home
 t 'no environment' no_environment
