@@ -114,7 +114,7 @@ const struct key spec_keys[] = {
           .help = "auto: isolate, or degrade and say so; inline: exactly this or refuse; none: no sandbox" },
         { SECTION_ROOT, "driver", KEY_WORD, AT(driver), .words = driver_words, .fallback = "auto",
           .flag = "driver", .letter = 'd', .metavar = "NAME", .trust = TRUST_WORKFLOW,
-          .help = "who builds the sandbox" },
+          .help = "who builds the sandbox; noop: nobody, commands run on the host" },
         { SECTION_ROOT, "isolation", KEY_ENUM, AT(isolation), .words = isolation_words, .fallback = "strict",
           .flag = "isolation", .metavar = "LEVEL", .trust = TRUST_WORKFLOW,
           .help = "strict: refuse when the host cannot do what was asked; degrade: do with less and say so" },
