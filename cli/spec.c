@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/verbs.h"
+#include "drivers/native/seccomp-show.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
@@ -15,10 +16,16 @@
 
 struct spec_args {
         bool json;
+        bool seccomp;
 };
 
 static const struct flag_option spec_options[] = {
         { "json", 0, NULL, NULL, "print JSON", offsetof(struct spec_args, json) },
+};
+static const struct flag_option show_options[] = {
+        { "json", 0, NULL, NULL, "print JSON", offsetof(struct spec_args, json) },
+        { "seccomp", 0, NULL, NULL, "print what the system call filter answers to each call, and why",
+          offsetof(struct spec_args, seccomp) },
 };
 
 /* "network.mode = none (built-in)"; lists item by item */
@@ -90,9 +97,33 @@ static int spec_failed(const struct spec_args *args, int r, const struct error *
         return EXIT_FAILED;
 }
 
+static int show_filter(const struct spec *spec, const struct spec_args *args) {
+        AUTO_JSON json_t *filter = NULL;
+        struct error err = { 0 };
+        size_t i;
+        json_t *call;
+        int r;
+
+        r = seccomp_show(spec, &filter, &err);
+        if (r < 0)
+                return spec_failed(args, r, &err);
+        if (args->json)
+                return print_json(filter);
+        json_array_foreach(json_object_get(filter, "calls"), i, call)
+                printf("%4d %-24s %-13s %s\n", (int) json_integer_value(json_object_get(call, "number")),
+                       json_string_value(json_object_get(call, "name")),
+                       json_string_value(json_object_get(call, "answer")),
+                       json_string_value(json_object_get(call, "why")));
+        printf("%4s %-24s %-13s %s\n", "", "every other call",
+               json_string_value(json_object_get(filter, "default")), "not known to this version");
+        return EXIT_OK;
+}
+
 static int spec_show(const struct spec *spec, const struct spec_args *args) {
         AUTO_JSON json_t *dump = spec_dump(spec);
 
+        if (args->seccomp)
+                return show_filter(spec, args);
         if (args->json || !dump)
                 return print_json(dump);
         print_dump("", dump);
@@ -117,8 +148,8 @@ static const struct {
 } subverbs[] = {
         { "show",
           { "cofferdam spec show [OPTIONS] [FILE...]",
-            "Show the specification of a run and who said each value.", spec_options,
-            ARRAY_SIZE(spec_options), true },
+            "Show the specification of a run and who said each value.", show_options,
+            ARRAY_SIZE(show_options), true },
           spec_show },
         { "check",
           { "cofferdam spec check [OPTIONS] [FILE...]",

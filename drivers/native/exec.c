@@ -98,6 +98,9 @@ static int child(void *arg) {
         (void) umask(022);
         if (e == 0 && chdir(c->cwd) < 0)
                 e = -errno;
+        /* last: what comes after has to be in the profile */
+        if (e == 0 && c->profile->len > 0)
+                e = -filter_load(c->profile->insns, c->profile->len);
         if (e == 0)
                 e = exec_lookup(c);
         start->error = e;

@@ -8,15 +8,17 @@
 #include <sys/types.h>
 
 #include "drivers/native/proto.h"
+#include "drivers/native/seccomp-profile.h"
 
 /** struct command - what to execute; everything borrowed */
 struct command {
         const char *cwd;
-        char **argv;      /* NULL-terminated */
-        char **env;       /* NULL-terminated */
-        const char *path; /* PATH of @env, NULL: none */
-        int stdio[3];     /* -1: closed in the command */
-        bool tty;         /* stdio[0] is a terminal that becomes the controlling one */
+        char **argv;                           /* NULL-terminated */
+        char **env;                            /* NULL-terminated */
+        const char *path;                      /* PATH of @env, NULL: none */
+        int stdio[3];                          /* -1: closed in the command */
+        const struct profile_program *profile; /* a further filter, len 0: none */
+        bool tty;                              /* stdio[0] is a terminal that becomes the controlling one */
 };
 
 /**

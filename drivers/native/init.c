@@ -40,6 +40,7 @@ struct slot {
 
 struct init {
         int sock, sigchld;
+        const struct profile_program *profile;
         struct slot slots[PROTO_COMMANDS_MAX];
 };
 
@@ -116,7 +117,11 @@ static int open_terminal(const struct proto_request *req, int *ret_master) {
 static int run(struct init *init, const struct proto_request *req, const struct block *b, const int stdio[3],
                int *ret_errno) {
         struct slot *slot = slot_of(init, 0);
-        struct command command = { .cwd = b->cwd, .argv = b->argv, .env = b->env, .path = path_of(b->env) };
+        struct command command = { .cwd = b->cwd,
+                                   .argv = b->argv,
+                                   .env = b->env,
+                                   .path = path_of(b->env),
+                                   .profile = init->profile };
         struct proto_event started = { .type = PROTO_STARTED, .id = req->id };
         AUTO_FD int master = -1, slave = -1;
         pid_t pid;
@@ -244,8 +249,8 @@ static int detach_stdio(void) {
         return null < 0 ? -errno : 0;
 }
 
-_Noreturn void init_serve(int sock) {
-        struct init init = { .sock = sock };
+_Noreturn void init_serve(int sock, const struct profile_program *profile) {
+        struct init init = { .sock = sock, .profile = profile };
         struct pollfd fds[2];
         sigset_t set;
 

@@ -549,7 +549,11 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         struct setup s = {
                 .plan = sb->plan, .host_fd = -1, .root_fd = -1, .fuse_fd = -1, .trace = req->trace
         };
-        const struct seccomp_options options = { .no_setid = sb->plan->n_bypass > 0 };
+        const struct seccomp_options options = {
+                .nested_userns = sb->plan->nested_userns,
+                .no_setid = sb->plan->n_bypass > 0,
+                .floor = sb->plan->profile.len > 0,
+        };
         int fuse[2], notices[2], control[2];
         int r;
 

@@ -50,6 +50,26 @@ static int tmpfs_plan(struct driver_plan *plan, const struct spec *spec) {
         return r;
 }
 
+/* Compiled here: a profile that cannot be had ends the run before it has done anything. */
+static int security_plan(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        AUTO_PROFILE struct profile profile = { 0 };
+        int r;
+
+        plan->nested_userns = spec->security.nested_userns;
+        if (plan->nested_userns && plan->id.inside_uid == 0)
+                return error_set(
+                        err, -EINVAL,
+                        "security.nested_userns: is not for uid 0, which the kernel does not map without "
+                        "a capability: name another account with --user");
+        if (strcmp(spec->security.seccomp, SECCOMP_DEFAULT) == 0)
+                return 0;
+        r = profile_read(spec->security.seccomp, &profile, err);
+        if (r < 0)
+                return r;
+        r = profile_compile(&profile, &plan->profile, err);
+        return r < 0 ? error_wrap(err, r, "security.seccomp") : 0;
+}
+
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r;
 
@@ -88,6 +108,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = engines_choose(plan, spec, err);
         if (r == 0)
                 r = limits_plan(spec, &plan->limits, err);
+        if (r == 0)
+                r = security_plan(plan, spec, err);
         if (r < 0)
                 return r;
         r = tmpfs_plan(plan, spec);
@@ -122,6 +144,7 @@ int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_pl
 struct driver_plan *native_plan_free(struct driver_plan *plan) {
         if (!plan)
                 return NULL;
+        profile_program_deinit(&plan->profile);
         free(plan->id.name);
         free(plan->id.home);
         free(plan->id.shell);
@@ -305,12 +328,12 @@ static const char *scope_text(const struct driver_plan *plan) {
 }
 
 json_t *native_describe(const struct driver_plan *plan) {
-        json_t *mechanisms =
-                json_pack("{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
-                          plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
-                          plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard",
-                          "fuse", "network", plan->network_open ? "host" : "none", "system_calls", "seccomp",
-                          "scope", scope_text(plan));
+        json_t *mechanisms = json_pack(
+                "{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
+                plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
+                plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard", "fuse",
+                "network", plan->network_open ? "host" : "none", "system_calls",
+                plan->profile.len ? "seccomp, with a profile" : "seccomp", "scope", scope_text(plan));
 
         return json_pack("{s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
                          regions_json(plan), "tmpfs", tmpfs_json(plan), "host_state", host_state_json(plan),

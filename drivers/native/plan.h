@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "drivers/native/limits.h"
+#include "drivers/native/seccomp-profile.h"
 #include "fs/guard.h"
 #include "fs/pin.h"
 #include "runtime/base/buf.h"
@@ -147,4 +148,6 @@ struct driver_plan {
         size_t n_files;
         char **env; /* NULL-terminated, owned */
         size_t n_env;
+        bool nested_userns;
+        struct profile_program profile; /* of the operator's file; len 0: none */
 };

@@ -87,7 +87,8 @@ static int attach_tmpfs(const struct setup *s, const char *path, uint64_t size_b
 
 /*
  * stage_user - the ids of the new user namespace
- * Must: die with the supervisor; map exactly one uid and one gid; leave no further user namespace possible.
+ * Must: die with the supervisor; map exactly one uid and one gid; leave no further user namespace possible
+ * unless nested_userns says so.
  * Must not: run a program, open anything of the sandbox's.
  */
 static int stage_user(struct setup *s, struct error *err) {
@@ -111,6 +112,8 @@ static int stage_user(struct setup *s, struct error *err) {
         }
         if (r < 0)
                 return error_set(err, r, "id maps: %s", strerror(-r));
+        if (s->plan->nested_userns)
+                return 0;
         r = file_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
         return r == 0 || r == -ENOENT ? 0 : error_set(err, r, "max_user_namespaces: %s", strerror(-r));
 }
@@ -253,9 +256,11 @@ static int stage_os(struct setup *s, struct error *err) {
 static const struct {
         const char *name;
         unsigned int major, minor;
+        bool nested; /* only with nested_userns */
 } nodes[] = {
-        { "null", 1, 3 }, { "zero", 1, 5 },   { "full", 1, 7 },
-        { "tty", 5, 0 },  { "random", 1, 8 }, { "urandom", 1, 9 },
+        { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },          { "tty", 5, 0 },
+        { "random", 1, 8 }, { "urandom", 1, 9 }, { "fuse", 10, 229, true }, /* a sandbox inside mounts with it
+                                                                             */
 };
 
 static int show_node(const struct setup *s, int dev_fd, size_t i) {
@@ -266,7 +271,7 @@ static int show_node(const struct setup *s, int dev_fd, size_t i) {
         /* read-only: the device can be written, its mode and owner not */
         mnt = mnt_clone(dev_fd, nodes[i].name, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
         if (mnt < 0)
-                return mnt;
+                return mnt == -ENOENT && nodes[i].nested ? 0 : mnt;
         if (fstat(mnt, &st) < 0)
                 return -errno;
         if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(nodes[i].major, nodes[i].minor))
@@ -312,7 +317,8 @@ static int dev_mounts(const struct setup *s) {
 
 /*
  * stage_dev - a /dev with what programs need
- * Must: check each node's number. Must not: show a host terminal, disk, /dev/fuse or /dev/kvm.
+ * Must: check each node's number. Must not: show a host terminal, disk or /dev/kvm; /dev/fuse without
+ * nested_userns.
  */
 static int stage_dev(struct setup *s, struct error *err) {
         AUTO_FD int dev = -1;
@@ -322,6 +328,8 @@ static int stage_dev(struct setup *s, struct error *err) {
         if (dev < 0)
                 return error_set(err, -errno, "open /dev: %s", strerror(errno));
         for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+                if (nodes[i].nested && !s->plan->nested_userns)
+                        continue;
                 r = show_node(s, dev, i);
                 if (r < 0)
                         return error_set(err, r, "show /dev/%s: %s", nodes[i].name, strerror(-r));
@@ -743,5 +751,5 @@ _Noreturn void sandbox_main(struct setup *s) {
         }
         if (fdpass_send(s->sock, &ready, sizeof(ready), NULL, 0) < 0)
                 _exit(1);
-        init_serve(s->sock);
+        init_serve(s->sock, &s->plan->profile);
 }

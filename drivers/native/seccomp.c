@@ -323,11 +323,24 @@ int seccomp_filter_compile(enum seccomp_arch arch, const struct seccomp_options 
         return 0;
 }
 
-int seccomp_filter_load(const struct seccomp_program *program) {
+int filter_load(const struct sock_filter *insns, size_t len) {
         const struct sock_fprog prog = {
-                .len = (unsigned short) program->len,
-                .filter = (struct sock_filter *) (uintptr_t) program->insns, /* the kernel only reads it */
+                .len = (unsigned short) len,
+                .filter = (struct sock_filter *) (uintptr_t) insns, /* the kernel only reads it */
         };
 
         return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+}
+
+int seccomp_filter_load(const struct seccomp_program *program) {
+        return filter_load(program->insns, program->len);
+}
+
+const char *seccomp_rule_answer(const struct seccomp_rule *rule, const struct seccomp_options *opt) {
+        const enum label to = target_of(rule->action, opt);
+
+        return to == TO_ALLOW    ? "allow"
+               : to == TO_EPERM  ? "EPERM"
+               : to == TO_ENOSYS ? "ENOSYS"
+                                 : SECCOMP_BY_ARGUMENTS;
 }

@@ -68,6 +68,12 @@ enum {
         SECCOMP_PROGRAM_MAX = 256, /* a jump reaches 255 instructions */
 };
 
+#define SECCOMP_DEFAULT      "default" /* what security.seccomp says without a profile */
+#define SECCOMP_BY_ARGUMENTS "by arguments"
+
+/** seccomp_rule_answer() - "allow", the name of an error, or SECCOMP_BY_ARGUMENTS. Static. */
+const char *seccomp_rule_answer(const struct seccomp_rule *rule, const struct seccomp_options *opt);
+
 /** struct seccomp_program - a compiled filter; plain memory, may be copied */
 struct seccomp_program {
         size_t len;
@@ -86,8 +92,11 @@ int seccomp_filter_compile(enum seccomp_arch arch, const struct seccomp_options 
         __attribute__((warn_unused_result));
 
 /**
- * seccomp_filter_load() - put the calling thread under @program for good; needs no_new_privs
+ * filter_load() - put the calling thread under @len instructions for good; needs no_new_privs
  * Async-signal-safe, also in a CLONE_VM child.
  * Return: 0, -EACCES (no_new_privs is not set), -EINVAL (kernel without seccomp filters), -errno.
  */
+int filter_load(const struct sock_filter *insns, size_t len) __attribute__((warn_unused_result));
+
+/** seccomp_filter_load() - filter_load() of @program */
 int seccomp_filter_load(const struct seccomp_program *program) __attribute__((warn_unused_result));

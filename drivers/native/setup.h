@@ -84,8 +84,12 @@ struct setup {
  */
 _Noreturn void sandbox_main(struct setup *setup);
 
-/** init_serve() - pid 1: reap, start commands, until the supervisor goes. Never returns. */
-_Noreturn void init_serve(int sock);
+/**
+ * init_serve() - pid 1: reap, start commands, until the supervisor goes
+ * @profile: what the commands live under besides pid 1's own filter; len 0: nothing
+ * Never returns.
+ */
+_Noreturn void init_serve(int sock, const struct profile_program *profile);
 
 /** landlock_can_scope() - whether landlock_scope() will work on this kernel */
 bool landlock_can_scope(void);

@@ -85,6 +85,12 @@ const char *check_below(const char *text) {
         return NULL;
 }
 
+const char *check_seccomp(const char *text) {
+        return strcmp(text, "default") == 0 || (*text == '/' && !strpbrk(text, "\r\n"))
+                       ? NULL
+                       : "must be 'default' or the absolute path of a profile";
+}
+
 const char *check_cpus(const char *text) {
         const size_t whole = strspn(text, digits);
         const char *rest = text + whole;

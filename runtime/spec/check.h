@@ -20,5 +20,7 @@ const char *check_env_value(const char *text);
 const char *check_glob(const char *text);
 /** check_below() - a relative path that stays below its directory, without "." and ".." */
 const char *check_below(const char *text);
+/** check_seccomp() - "default" or an absolute path */
+const char *check_seccomp(const char *text);
 /** check_cpus() - a number with at most 3 decimals, above 0 */
 const char *check_cpus(const char *text);

@@ -257,10 +257,13 @@ const struct key spec_keys[] = {
                   "will" },
 
         { SECTION_SECURITY, "seccomp", KEY_STRING, AT(security.seccomp), .min = 1, .fallback = "default",
-          .trust = TRUST_OPERATOR, .instead = "use 'default'",
-          .help = "the system call filter: default, or a file with a profile" },
+          .check = check_seccomp, .trust = TRUST_OPERATOR,
+          .help = "the system call filter: default, or the absolute path of a profile in the OCI's "
+                  "JSON form" },
         { SECTION_SECURITY, "nested_userns", KEY_BOOL, AT(security.nested_userns), .fallback = "false",
-          .trust = TRUST_OPERATOR, .instead = "use 'false'", .help = "the command may make user namespaces" },
+          .trust = TRUST_OPERATOR,
+          .help = "the command may make user namespaces, and in them mounts and other namespaces, and finds "
+                  "/dev/fuse: for a sandbox inside. More of the kernel can be reached" },
         { SECTION_SECURITY, "no_new_privs", KEY_BOOL, AT(security.no_new_privs), .fallback = "true",
           .trust = TRUST_OPERATOR, .instead = "use 'true'",
           .help = "set-user-ID and file capabilities have no effect" },

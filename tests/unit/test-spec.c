@@ -500,8 +500,6 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 { "network: {preset: default}", "network.preset" },
                 { "network: {rules: [example.org]}", "network.rules" },
                 { "network: {transparent: true}", "network.transparent" },
-                { "security: {seccomp: /profile.json}", "security.seccomp" },
-                { "security: {nested_userns: true}", "security.nested_userns" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
                 { "secrets: [{name: T, from: {env: T}}]", "secrets" },
                 { "kubernetes: {namespace: x}", "kubernetes" },
