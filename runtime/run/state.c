@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/escape.h"
@@ -26,7 +27,7 @@ enum {
         MAKE_TRIES = 100
 };
 
-static const char temporary_prefix[] = ".new-";
+static const char temporary_prefix[] = ".tmp-";
 enum { TEMPORARY_SIZE = sizeof(temporary_prefix) + RUN_ID_LEN };
 
 static const char elsewhere[] = "set XDG_STATE_HOME to a directory of your own";
@@ -121,7 +122,7 @@ static int open_parts(struct run_dir *dir) {
         return dir->upper_fd < 0 ? dir->upper_fd : 0;
 }
 
-/* The name of a run that is being made; no id. */
+/* The name of a run that is being made or removed; no id. */
 static void temporary_name(const struct run_dir *dir, char ret[TEMPORARY_SIZE]) {
         (void) snprintf(ret, TEMPORARY_SIZE, "%s%s", temporary_prefix, dir->id);
 }
@@ -340,38 +341,6 @@ int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *
         return r;
 }
 
-/* Removes the run-to-be @name when nobody holds it. Its maker, when there is one, sees that and makes
- * another.
- */
-static void sweep_entry(int runs_fd, const char *name) {
-        AUTO_FD int fd = open_beneath(runs_fd, name, O_RDONLY | O_DIRECTORY, 0);
-
-        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-                return;
-        (void) unlinkat(fd, "upper", AT_REMOVEDIR);
-        (void) unlinkat(runs_fd, name, AT_REMOVEDIR);
-}
-
-/* Whether @name is that of a run in the making. */
-static bool is_temporary(const char *name) {
-        const size_t n = sizeof(temporary_prefix) - 1;
-
-        return strncmp(name, temporary_prefix, n) == 0 && is_id(name + n);
-}
-
-void run_dir_sweep(const struct ctx *ctx) {
-        AUTO_DIR DIR *d = NULL;
-        const struct dirent *e;
-        const int fd = open_runs(ctx, NULL);
-
-        d = fd < 0 ? NULL : fdopendir(fd);
-        if (!d)
-                (void) fd_close(fd);
-        while (d && (e = readdir(d)))
-                if (is_temporary(e->d_name))
-                        sweep_entry(dirfd(d), e->d_name);
-}
-
 struct naming {
         const char *id, *name;
 };
@@ -459,15 +428,61 @@ static int remove_below(int fd, unsigned int depth) {
 }
 
 int run_dir_remove(struct run_dir *dir) {
+        const struct timespec step = { .tv_nsec = REMOVE_STEP_MS * 1000000L };
+        char temporary[TEMPORARY_SIZE];
         int fd, r;
 
-        fd = open_beneath(dir->runs_fd, dir->id, O_RDONLY | O_DIRECTORY, 0);
-        if (fd < 0)
-                return fd;
-        r = remove_below(fd, 0);
-        if (r < 0)
-                return r;
-        return unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR) < 0 ? -errno : 0;
+        temporary_name(dir, temporary);
+        if (renameat(dir->runs_fd, dir->id, dir->runs_fd, temporary) < 0) /* whole or not at all */
+                return -errno;
+        for (int i = 0;; i++) {
+                fd = open_beneath(dir->runs_fd, temporary, O_RDONLY | O_DIRECTORY, 0);
+                r = fd < 0 ? fd : remove_below(fd, 0);
+                if (r == 0 && unlinkat(dir->runs_fd, temporary, AT_REMOVEDIR) < 0)
+                        r = -errno;
+                if (r != -ENOTEMPTY || i >= REMOVE_STEPS)
+                        return r;
+                (void) nanosleep(&step, NULL); /* a process of the run dies and still makes something */
+        }
+}
+
+/* Removes the directory @name when nobody holds it. Its maker, when there is one, sees that and makes
+ * another. */
+static void sweep_entry(int runs_fd, const char *name) {
+        AUTO_FD int fd = open_beneath(runs_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        int below;
+
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+                return;
+        if (is_id(name) && faccessat(fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return; /* a run */
+        below = open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
+        if (below >= 0 && remove_below(below, 0) == 0)
+                (void) unlinkat(runs_fd, name, AT_REMOVEDIR);
+}
+
+/* Whether @name is that of a run in the making, or in removal. */
+static bool is_temporary(const char *name) {
+        const size_t n = sizeof(temporary_prefix) - 1;
+
+        return strncmp(name, temporary_prefix, n) == 0 && is_id(name + n);
+}
+
+void run_dir_sweep(const struct ctx *ctx) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        const int fd = open_runs(ctx, NULL);
+
+        d = fd < 0 ? NULL : fdopendir(fd);
+        if (!d)
+                (void) fd_close(fd);
+        while (d && (e = readdir(d))) {
+                char upper[RUN_ID_LEN + sizeof("/upper")];
+
+                (void) snprintf(upper, sizeof(upper), "%.*s/upper", RUN_ID_LEN, e->d_name);
+                if (is_temporary(e->d_name) || (is_id(e->d_name) && faccessat(dirfd(d), upper, F_OK, 0) < 0))
+                        sweep_entry(dirfd(d), e->d_name);
+        }
 }
 
 int run_state_load(const struct run_dir *dir, json_t **ret, struct error *err) {

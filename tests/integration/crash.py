@@ -139,10 +139,14 @@ def mounted():
     return numbers
 
 
-def lost_connections(before):
-    """A number that is free may be taken by somebody else meanwhile: one of ours is there before and after."""
-    now = connections()
-    return now and now - before and (now - before - mounted()) & connections() - mounted()
+def no_connections(before):
+    """A number that is free may be somebody else's the next moment: ours would be there all the time."""
+    left = (connections() or set()) - before
+    end = time.monotonic() + PATIENCE
+    while left:
+        left = (left & connections()) - mounted()
+        if left and time.monotonic() > end:
+            raise Left(f"FUSE connections: {left}")
 
 
 class Point:
@@ -266,7 +270,7 @@ class Point:
         wait_until(lambda: ours(self.mark) or ours(f"600.{self.mark[5:].replace('x', '')}"), "processes")
         if TOP in read("/proc/self/mountinfo"):
             raise Left("mounts: " + read("/proc/self/mountinfo"))
-        wait_until(lambda: lost_connections(before), "FUSE connections")
+        no_connections(before)
         cofferdam("gc")
         wait_until(lambda: cgroups() - groups_before, "cgroups")
         if again := cofferdam("gc"):
@@ -311,7 +315,7 @@ def main():
     rng = random.Random(SEED)
     failures = 0
     print(f"seed {SEED}, {COUNT} points")
-    before, groups_before = connections(), cgroups()
+    before, groups_before = connections() or set(), cgroups()
     for number in range(COUNT):
         point = Point(number, rng, os.geteuid() == 0)
         try:
@@ -322,6 +326,7 @@ def main():
             print(f"point {number}: {point}: {e}\n  stderr: {read(point.out + '.err').strip()}")
             for pid, *_ in ours(point.mark):
                 kill([pid])
+            subprocess.run(["chmod", "-R", "u+rwX", RUNS], check=False)
             shutil.rmtree(RUNS, ignore_errors=True)
             groups_before |= cgroups()
         finally:

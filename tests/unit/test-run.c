@@ -237,7 +237,7 @@ static void run_is_alive_wants_this_boot(void **state) {
         }
 }
 
-/* What a process leaves that is killed while it makes a run; one that is being made is held. */
+/* What a process leaves that is killed while it makes or removes a run; one that is being made is held. */
 static void run_dir_sweep_spares_what_is_held(void **state) {
         struct fixture *f = *state;
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
@@ -245,15 +245,20 @@ static void run_dir_sweep_spares_what_is_held(void **state) {
         AUTO_FD int held = -1;
 
         assert_int_equal(run_dir_create(&f->ctx, &dir, NULL), 0);
-        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000001", 0700), 0);
-        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000001/upper", 0700), 0);
-        assert_int_equal(mkdirat(dir.runs_fd, ".new-000000000002", 0700), 0);
-        held = openat(dir.runs_fd, ".new-000000000002", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(mkdirat(dir.runs_fd, ".tmp-000000000001", 0700), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, ".tmp-000000000001/upper", 0700), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, ".tmp-000000000002", 0700), 0);
+        held = openat(dir.runs_fd, ".tmp-000000000002", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         assert_int_equal(flock(held, LOCK_EX), 0);
+        assert_int_equal(mkdirat(dir.runs_fd, "000000000003", 0700),
+                         0); /* without an upper: removed in part */
+        assert_int_equal(mkdirat(dir.runs_fd, "000000000003/work", 0), 0);
         run_dir_sweep(&f->ctx);
-        assert_int_equal(fstatat(dir.runs_fd, ".new-000000000001", &st, 0), -1);
-        assert_int_equal(fstatat(dir.runs_fd, ".new-000000000002", &st, 0), 0);
-        assert_int_equal(unlinkat(dir.runs_fd, ".new-000000000002", AT_REMOVEDIR), 0);
+        assert_int_equal(fstatat(dir.runs_fd, "000000000003", &st, 0), -1);
+        assert_int_equal(fstatat(dir.runs_fd, dir.id, &st, 0), 0);
+        assert_int_equal(fstatat(dir.runs_fd, ".tmp-000000000001", &st, 0), -1);
+        assert_int_equal(fstatat(dir.runs_fd, ".tmp-000000000002", &st, 0), 0);
+        assert_int_equal(unlinkat(dir.runs_fd, ".tmp-000000000002", AT_REMOVEDIR), 0);
         assert_int_equal(run_dir_remove(&dir), 0);
 }
 
