@@ -113,16 +113,17 @@ void launch_stdio(const struct ctx *ctx, int ret[3]) {
 }
 
 /* The run lives on: its id is the answer. */
-static int tell_id(const struct launch_options *o, const char *id) {
+static int tell_id(void *arg, const char *id) {
+        const struct launch_options *o = arg;
+
         if (o->json)
                 printf("{\"id\":\"%s\"}\n", id);
         else
                 printf("%s\n", id);
-        return EXIT_OK;
+        return fflush(stdout) == 0 ? 0 : -errno;
 }
 
-static int execute(const struct ctx *ctx, const struct launch_options *o, const struct spec *spec,
-                   char **argv) {
+static int execute(const struct ctx *ctx, struct launch_options *o, const struct spec *spec, char **argv) {
         AUTO_JSON json_t *dump = spec_dump(spec);
         struct run_request req = {
                 .spec = spec,
@@ -131,6 +132,8 @@ static int execute(const struct ctx *ctx, const struct launch_options *o, const 
                 .tty = o->tty,
                 .events_fd = o->events_fd,
                 .trace = o->trace,
+                .ready = tell_id,
+                .arg = o,
         };
         struct run_msg end;
 
@@ -141,7 +144,7 @@ static int execute(const struct ctx *ctx, const struct launch_options *o, const 
         }
         run_execute(ctx, &req, &end);
         if (end.type == RUN_MSG_READY)
-                return tell_id(o, end.run_id);
+                return EXIT_OK;
         if (end.type == RUN_MSG_ERROR)
                 launch_report(o, end.failure_code, end.text);
         else

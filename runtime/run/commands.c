@@ -329,6 +329,8 @@ static void on_message(struct supervisor *s, struct slot *slot, const struct run
         } else if (msg->type == RUN_MSG_STOP && slot->state == CLIENT_NEW) {
                 slot->state = CLIENT_STOP;
                 supervisor_end(s, msg->code > 0 ? (uint64_t) msg->code * 1000 : 0);
+        } else if (msg->type == RUN_MSG_READY && slot->state == CLIENT_OWNER && s->is_ready) {
+                supervisor_let_go(s);
         } else if (msg->type == RUN_MSG_SIGNAL && slot->id != 0) {
                 (void) s->args->driver->signal(s->sandbox, slot->id, msg->signal, msg->code == 1);
         } else if (msg->type == RUN_MSG_SIGNAL && slot->state == CLIENT_OWNER) {

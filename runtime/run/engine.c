@@ -72,6 +72,17 @@ static void command_of(const char *const *argv, const int stdio[3], enum run_tty
                         break;
 }
 
+/* The run lives on once its caller has heard of it. */
+static int let_go(const struct run_request *req, int sock, const struct run_msg *end, struct error *err) {
+        const struct run_msg heard = { .type = RUN_MSG_READY };
+        int r = req->ready ? req->ready(req->arg, end->run_id) : 0;
+
+        if (r < 0)
+                return error_set(err, r, "tell the id of the run: %s", strerror(-r));
+        r = run_msg_send(sock, &heard, -1);
+        return r < 0 ? error_set(err, r, "the supervisor of the run died: %s", strerror(-r)) : 0;
+}
+
 /* Forks the supervisor and stays until it has said its last word. */
 static int supervise(struct supervisor_args *args, const struct run_request *req, struct relay *relay,
                      struct run_msg *ret, struct error *err) {
@@ -98,7 +109,10 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         relay_drop_theirs(relay);
         r = client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
         if (r == 0 && ret->type == RUN_MSG_READY)
-                return 0; /* it lives on */
+                r = let_go(req, ours, ret, err);
+        if (r == 0 && ret->type == RUN_MSG_READY)
+                return 0;
+        ours = fd_close(ours); /* a run that is not let go ends with us */
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
         if (r == -ECONNRESET && WIFSIGNALED(status))

@@ -19,6 +19,10 @@ struct run_request {
         int stdio[3];            /* the caller's descriptors, -1: closed */
         int events_fd;           /* sink of --events, -1: none */
         struct trace trace;      /* of the caller */
+        /* without a command: called with the run's id when it is ready. A caller that is killed before this
+         * has returned 0 takes the run with it: nobody would know of it. NULL: nothing to do. */
+        int (*ready)(void *arg, const char *run_id);
+        void *arg;
 };
 
 /**

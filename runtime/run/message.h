@@ -14,7 +14,7 @@
 
 enum run_msg_type {
         /* supervisor to client */
-        RUN_MSG_READY,   /* commands can be started (to the client of 'start' only) */
+        RUN_MSG_READY,   /* commands can be started (to the client of 'start' only, who sends it back) */
         RUN_MSG_STARTED, /* the command runs, its number is @id; with a terminal: the pty's master comes along
                           */
         RUN_MSG_EXIT,    /* the command, or the run, is over: code, signal, held */

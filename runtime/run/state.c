@@ -24,7 +24,9 @@ enum {
         RUNS_MAX = 100000,
         ID_PREFIX_MIN = 4,
         TREE_DEPTH_MAX = 512,
-        MAKE_TRIES = 100
+        MAKE_TRIES = 100,
+        REMOVE_STEP_MS = 10,
+        REMOVE_STEPS = 50
 };
 
 static const char temporary_prefix[] = ".tmp-";

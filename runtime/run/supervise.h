@@ -58,8 +58,9 @@ struct supervisor {
         struct trace trace;
         bool ending; /* SIGTERM was sent: when the last command is gone, or at the deadline, it is over */
         bool over;
-        bool ended;  /* the caller's command has, by itself */
-        bool failed; /* a command has */
+        bool is_ready; /* without a command: its owner was told */
+        bool ended;    /* the caller's command has, by itself */
+        bool failed;   /* a command has */
 };
 
 /** supervisor_fail() - the run fails with @failure_code and is over; the first reason counts */
@@ -67,6 +68,9 @@ void supervisor_fail(struct supervisor *s, int code, const char *failure_code, c
 
 /** supervisor_end() - SIGTERM to every command, @grace_ms of patience, then the end */
 void supervisor_end(struct supervisor *s, uint64_t grace_ms);
+
+/** supervisor_let_go() - the owner knows of the run: it lives on without one */
+void supervisor_let_go(struct supervisor *s);
 
 /** supervisor_post_created() - post_create has ended */
 void supervisor_post_created(struct supervisor *s, const struct exec_result *result);

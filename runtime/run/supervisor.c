@@ -363,16 +363,18 @@ static void set_timeout(struct supervisor *s) {
         s->deadline_ns = ms ? s->started_ns + ms * NS_PER_MS : 0;
 }
 
-/* Nobody owns the run any more: it lives on. */
+/* Whoever started the run learns of it, and says when it may live on. */
 static void ready(struct supervisor *s) {
         struct run_msg msg = { .type = RUN_MSG_READY };
 
         memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
         record_phase(&s->record, "running"); /* who hears of it may ask at once */
-        if (run_msg_send(s->args->client_fd, &msg, -1) < 0) {
+        s->is_ready = true;
+        if (run_msg_send(s->args->client_fd, &msg, -1) < 0)
                 s->over = true; /* it did not live to hear of it */
-                return;
-        }
+}
+
+void supervisor_let_go(struct supervisor *s) {
         (void) fd_close(s->args->client_fd);
         s->owner->fd = -1;
         s->owner->state = CLIENT_FREE;

@@ -11,5 +11,14 @@ random_points() {
         python3 "$here/crash.py" "$C" "$W" "${COFFERDAM_POINTS:-$n}" "${COFFERDAM_SEED:-$RANDOM}" || fail 'something was left'
 }
 
+# A run of which nobody has the id ends. Red when the supervisor lets go before it is answered.
+nobody_heard() {
+        status 125 "$C" start >/dev/full 2>err
+        has "$(cat err)" 'tell the id of the run: No space left on device'
+        wait_for 5 none_of_ours || fail 'it lives on'
+        eq '' "$(ls -A "$T/state/cofferdam/runs")" 'runs'
+}
+
+t 'nobody hears that a run lives' nobody_heard
 t 'killed at random points' random_points
 finish
