@@ -149,7 +149,7 @@ static int confine_files(const struct guard_config *config) {
                 places[n++] = (struct landlock_place){ region->upper_fd, LANDLOCK_CHANGE };
         }
         places[n++] = (struct landlock_place){ fuse, LANDLOCK_DEVICE };
-        r = landlock_confine(places, n);
+        r = landlock_confine(places, n, false);
         return r == -ENOTSUP ? 0
                              : r; /* an older kernel: the list below and the descriptors are what there is */
 }

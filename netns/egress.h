@@ -49,6 +49,13 @@ struct egress_config {
 };
 
 /**
+ * egress_confine() - keep this process to what egress_run() needs, for good; call it before
+ * @resolv_conf: NULL: the host's
+ * Return: 0, or -errno (message).
+ */
+int egress_confine(const char *resolv_conf, struct error *err) __attribute__((warn_unused_result));
+
+/**
  * egress_run() - be the egress process: serve until @control is closed on the other side
  * @control: non-blocking or not; borrowed
  * Notices that the supervisor does not read in time are dropped: it must not be able to stop the proxy, nor

@@ -41,13 +41,13 @@ static const uint64_t rights[LANDLOCK_USE_COUNT] = {
 };
 
 /* what the kernel can judge: everything it knows is refused where it was not given */
-static struct ruleset handled(long abi) {
+static struct ruleset handled(long abi, bool connects) {
         struct ruleset set = { .fs = READ_FILES | LANDLOCK_ACCESS_FS_WRITE_FILE | CHANGE_DIRS | NEVER };
 
         if (abi >= ABI_TRUNCATE)
                 set.fs |= LANDLOCK_ACCESS_FS_TRUNCATE;
         if (abi >= ABI_NET)
-                set.net = NET_BIND_TCP | NET_CONNECT_TCP;
+                set.net = NET_BIND_TCP | (connects ? 0U : NET_CONNECT_TCP);
         if (abi >= ABI_IOCTL)
                 set.fs |= LANDLOCK_ACCESS_FS_IOCTL_DEV;
         if (abi >= ABI_SCOPE)
@@ -75,9 +75,9 @@ static int add_place(int set_fd, uint64_t known, const struct landlock_place *pl
         return syscall(SYS_landlock_add_rule, set_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno : 0;
 }
 
-int landlock_confine(const struct landlock_place *places, size_t n) {
+int landlock_confine(const struct landlock_place *places, size_t n, bool connects) {
         const long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
-        const struct ruleset set = handled(abi);
+        const struct ruleset set = handled(abi, connects);
         AUTO_FD int fd = -1;
         int r = 0;
 

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /** enum landlock_use - what may be done with an object and everything below it */
@@ -21,7 +22,9 @@ struct landlock_place {
  * landlock_confine() - from now on nothing outside @places can be opened or changed; sets no_new_privs
  * CHANGE makes, renames and removes what is no device; DEVICE opens a device node for reading, writing and
  * ioctl. Where the kernel can, TCP, abstract sockets and signals to processes outside are refused as well.
+ * @connects: TCP connections to anywhere stay possible
  * Return: 0, -ENOTSUP (before Linux 5.19, which could not rename between directories, or switched off),
  * -errno.
  */
-int landlock_confine(const struct landlock_place *places, size_t n) __attribute__((warn_unused_result));
+int landlock_confine(const struct landlock_place *places, size_t n, bool connects)
+        __attribute__((warn_unused_result));

@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "netns/egress.h"
 #include "netns/proxy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/parse.h"
@@ -133,14 +133,16 @@ static int serve(struct serve *s, struct proxy_config *config, const char *addre
         struct error err = { 0 };
         int r, fd;
 
-        if (loop_new(&loop) < 0 || proxy_new(loop, config, &s->proxy, &err) < 0) {
-                (void) fprintf(stderr, "proxy-serve: %s\n", err.msg);
+        fd = listen_on(address, port);
+        if (fd < 0) {
+                (void) fprintf(stderr, "proxy-serve: %s port %llu: %s\n", address, (unsigned long long) port,
+                               strerror(-fd));
                 return 1;
         }
-        fd = listen_on(address, port);
-        if (fd < 0 || proxy_listen_consume(s->proxy, fd) < 0) {
-                (void) fprintf(stderr, "proxy-serve: %s port %llu: %s\n", address, (unsigned long long) port,
-                               strerror(fd < 0 ? -fd : EIO));
+        /* as in a run: a call that the proxy needs and may not make ends it here too */
+        if (egress_confine(config->resolv_conf, &err) < 0 || loop_new(&loop) < 0 ||
+            proxy_new(loop, config, &s->proxy, &err) < 0 || proxy_listen_consume(s->proxy, fd) < 0) {
+                (void) fprintf(stderr, "proxy-serve: %s\n", err.msg);
                 return 1;
         }
         if (loop_add(loop, &s->input, STDIN_FILENO, EPOLLIN, on_input) < 0)
@@ -158,16 +160,11 @@ static int serve(struct serve *s, struct proxy_config *config, const char *addre
 int main(int argc, char **argv) {
         struct serve s = { .mode = NETWORK_ALLOWLIST };
         struct proxy_config config = { .blocked = on_blocked };
-        struct rlimit limit;
         uint64_t port = 0;
         int r;
 
         if (read_options(argc, argv, &s, &config) < 0 || parse_u64(argv[optind + 1], 1, 65535, &port) < 0)
                 return 2;
-        if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-                limit.rlim_cur = limit.rlim_max;
-                (void) setrlimit(RLIMIT_NOFILE, &limit);
-        }
         s.policy = compile(&s, (const char *const *) argv + optind + 2, (size_t) (argc - optind - 2));
         if (!s.policy)
                 return 2;

@@ -335,7 +335,7 @@ static void nothing_outside_opens(void **state) {
         int status;
 
         if (pid == 0)
-                _exit(landlock_confine(&none, 1) == -ENOTSUP ? EXIT_NO_LANDLOCK : 0);
+                _exit(landlock_confine(&none, 1, false) == -ENOTSUP ? EXIT_NO_LANDLOCK : 0);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         if (status == EXIT_NO_LANDLOCK << 8)
                 skip();
