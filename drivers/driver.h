@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 
 #include "fs/guard.h"
+#include "netns/egress.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
 #include "runtime/base/trace.h"
@@ -63,6 +64,7 @@ struct sandbox_callbacks {
         void (*exec_started)(void *arg, uint32_t id, pid_t pid, int pty_fd);
         void (*exec_finished)(void *arg, const struct exec_result *result);
         void (*notice)(void *arg, const struct guard_notice *notice);
+        void (*network)(void *arg, const struct egress_notice *notice);
         void (*lost)(void *arg, const char *failure_code,
                      const char *reason); /* the sandbox is unusable: stop it */
 };

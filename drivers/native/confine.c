@@ -1,5 +1,6 @@
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,4 +86,37 @@ void confine_fds(const int *keep, size_t n) {
                 first = sorted[i] + 1;
         }
         (void) sys_close_range((unsigned int) first, ~0U, 0);
+}
+
+static int null_stdio(void) {
+        AUTO_FD int null = -1;
+
+        null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (null < 0)
+                return -errno;
+        for (int i = 0; i < 3; i++)
+                if (dup2(null, i) < 0)
+                        return -errno;
+        return 0;
+}
+
+int confine_helper(const struct confine_helper *helper) {
+        const struct native_id *id = helper->id;
+        int r;
+
+        if (id->switch_user && (setresgid(id->host_gid, id->host_gid, id->host_gid) < 0 ||
+                                setresuid(id->host_uid, id->host_uid, id->host_uid) < 0))
+                return -errno;
+        r = confine_caps();
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+            prctl(PR_SET_PDEATHSIG, helper->death_signal, 0, 0, 0) < 0 ||
+            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setpgid(0, 0) < 0)
+                return -errno;
+        if (getppid() != helper->parent)
+                return -ESRCH; /* it died before the lines above */
+        confine_fds(helper->keep, helper->n_keep);
+        confine_memory(helper->title);
+        return null_stdio();
 }

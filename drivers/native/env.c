@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "drivers/native/net.h"
 #include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/path.h"
@@ -140,6 +141,44 @@ static int put_spec(struct driver_plan *plan, const struct spec *spec) {
         return 0;
 }
 
+/* The value of a variable of the plan; NULL: it is not set. */
+static const char *env_get(const struct driver_plan *plan, const char *name) {
+        const size_t n = strlen(name);
+
+        for (size_t i = 0; i < plan->n_env; i++)
+                if (strncmp(plan->env[i], name, n) == 0 && plan->env[i][n] == '=')
+                        return plan->env[i] + n + 1;
+        return NULL;
+}
+
+/* Where the proxy is. No IPv6 spelling of the loopback: many programs take "[::1]" for a bad pattern. */
+static int put_proxy(struct driver_plan *plan) {
+        static const char *const names[] = { "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+                                             "http_proxy", "https_proxy", "all_proxy" };
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && net_wanted(plan) && i < ARRAY_SIZE(names); i++)
+                r = env_put(plan, names[i], NET_PROXY_URL);
+        return r;
+}
+
+/* After the specification's own variables, which may say more. */
+static int put_no_proxy(struct driver_plan *plan) {
+        static const char *const names[] = { "NO_PROXY", "no_proxy" };
+        const char *said = env_get(plan, names[0]);
+        AUTO_BUF struct buf value = { 0 };
+        int r;
+
+        if (!net_wanted(plan))
+                return 0;
+        if (!said)
+                said = env_get(plan, names[1]);
+        r = buf_fmt(&value, "%s%slocalhost,127.0.0.1,0.0.0.0", said ? said : "", said && *said ? "," : "");
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++)
+                r = env_put(plan, names[i], buf_cstr(&value));
+        return r;
+}
+
 int env_build(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         const struct {
                 const char *name, *value;
@@ -156,7 +195,11 @@ int env_build(struct driver_plan *plan, const struct spec *spec, struct error *e
         if (r == 0)
                 r = put_passed(plan);
         if (r == 0)
+                r = put_proxy(plan);
+        if (r == 0)
                 r = put_spec(plan, spec);
+        if (r == 0)
+                r = put_no_proxy(plan);
         if (r < 0)
                 return error_set(err, r, "environment: %s", strerror(-r));
         return 0;

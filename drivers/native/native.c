@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "drivers/native/mnt.h"
+#include "drivers/native/net.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
@@ -65,6 +66,7 @@ struct sandbox {
         bool up;                       /* commands can run */
         int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
         struct limits limits;
+        struct net net;
         uint64_t oom_kills; /* that were told */
         struct sources sources;
 };
@@ -79,8 +81,11 @@ struct fsd {
         pid_t parent;
 };
 
-/* Only what the regions need stays open. */
-static void fsd_close(const struct fsd *f) {
+/*
+ * Must: keep only what the regions need, and end by SIGTERM - upon which it lets go whoever waits for it,
+ * which a killed one does not before the last host call has come back. guard_confine() does the rest.
+ */
+static int fsd_confine(const struct fsd *f) {
         int keep[PLAN_REGIONS_MAX * 2 + 2];
         size_t n = 0;
 
@@ -90,45 +95,12 @@ static void fsd_close(const struct fsd *f) {
         }
         keep[n++] = f->fuse_sock;
         keep[n++] = f->notice_fd;
-        confine_fds(keep, n);
-}
-
-static int null_stdio(bool keep_stderr) {
-        AUTO_FD int null = -1;
-
-        null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        if (null < 0)
-                return -errno;
-        for (int i = 0; i < (keep_stderr ? 2 : 3); i++)
-                if (dup2(null, i) < 0)
-                        return -errno;
-        return 0;
-}
-
-/*
- * Must: work as the caller, without capabilities, and end with the supervisor - by SIGTERM, upon which it
- * lets go whoever waits for it, which a killed one does not before the last host call has come back. A group
- * of its own: when it is stopped and its parent dies, the kernel continues it. guard_confine() does the rest.
- * Must not: keep the caller's standard descriptors (a pipe's reader must see its end) or environment.
- */
-static int fsd_confine(const struct fsd *f) {
-        const struct native_id *id = &f->plan->id;
-        int r;
-
-        if (id->switch_user && (setresgid(id->host_gid, id->host_gid, id->host_gid) < 0 ||
-                                setresuid(id->host_uid, id->host_uid, id->host_uid) < 0))
-                return -errno;
-        r = confine_caps();
-        if (r < 0)
-                return r;
-        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) < 0 ||
-            prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setpgid(0, 0) < 0)
-                return -errno;
-        if (getppid() != f->parent)
-                return -ESRCH; /* it died before the line above */
-        fsd_close(f);
-        confine_memory("cofferdam-fsd");
-        return null_stdio(false);
+        return confine_helper(&(struct confine_helper){ .id = &f->plan->id,
+                                                        .parent = f->parent,
+                                                        .death_signal = SIGTERM,
+                                                        .title = "cofferdam-fsd",
+                                                        .keep = keep,
+                                                        .n_keep = n });
 }
 
 static bool any_overlay(const struct driver_plan *plan) {
@@ -241,7 +213,7 @@ static int start_fsd(struct sandbox *sb, struct uppers *uppers, int fuse_sock, i
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 2];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 3];
         size_t n = 0;
 
         for (size_t i = 0; i < s->plan->n_seeds; i++)
@@ -258,6 +230,7 @@ static void init_close(const struct setup *s) {
                 keep[n++] = s->plan->bypass[i].fd;
         keep[n++] = s->sock;
         keep[n++] = s->fuse_sock;
+        keep[n++] = s->net_sock;
         confine_fds(keep, n);
 }
 
@@ -298,7 +271,7 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         pid_t pid;
         int r;
 
-        if (!sb->plan->network_open)
+        if (sb->plan->network != NETWORK_OPEN)
                 flags |= CLONE_NEWNET;
         pid = sys_clone(flags, &sb->init_pidfd);
         if (pid == 0) {
@@ -544,17 +517,20 @@ static void setup_deinit(struct setup *s) {
 }
 
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
-        AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1;
+        AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1, net_a = -1, net_b = -1;
         CLEANUP(setup_deinit)
-        struct setup s = {
-                .plan = sb->plan, .host_fd = -1, .root_fd = -1, .fuse_fd = -1, .trace = req->trace
-        };
+        struct setup s = { .plan = sb->plan,
+                           .net_sock = -1,
+                           .host_fd = -1,
+                           .root_fd = -1,
+                           .fuse_fd = -1,
+                           .trace = req->trace };
         const struct seccomp_options options = {
                 .nested_userns = sb->plan->nested_userns,
                 .no_setid = sb->plan->n_bypass > 0,
                 .floor = sb->plan->profile.len > 0,
         };
-        int fuse[2], notices[2], control[2];
+        int fuse[2], notices[2], control[2], net[2];
         int r;
 
         uppers_init(&s.uppers);
@@ -575,6 +551,12 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         sb->sock = control[0];
         sock = control[1];
+        if (net_wanted(sb->plan)) {
+                if ((r = fdpass_pair(net)) < 0)
+                        return error_set(err, r, "socketpair: %s", strerror(-r));
+                net_a = net[0];
+                s.net_sock = net_b = net[1];
+        }
         r = uppers_make(sb->plan, req->upper_fd, req->run_fd, &s.uppers);
         if (r < 0)
                 return error_set(err, r, "directories for the changes of the run: %s", strerror(-r));
@@ -592,6 +574,11 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         fuse_b = fd_close(fuse_b);
         r = start_fsd(sb, &s.uppers, fuse_a, notice, err);
         trace_step(&s.trace, "fork-fsd");
+        net_b = fd_close(net_b);
+        if (r == 0 && net_wanted(sb->plan)) {
+                r = net_start(sb->plan, net_a, &sb->net, err);
+                trace_step(&s.trace, "fork-egress");
+        }
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);
         if (r == 0 && req->first)
@@ -684,6 +671,7 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         /* what refers to an overlay holds its lower, and the file server would wait for that in vain */
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = fd_close(sb->overlay[i]);
+        net_stop(&sb->net, sb->callbacks->network, sb->arg); /* nobody is left who could ask it */
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
                 read_notices(sb);
@@ -711,6 +699,7 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .fsd_pidfd = -1,
                                 .sock = -1,
                                 .notice_fd = -1,
+                                .net = NET_INIT,
                                 .limits = LIMITS_INIT };
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = -1;
@@ -746,7 +735,9 @@ static size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
         fds[0] = (struct pollfd){ .fd = sb->sock, .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = sb->notice_fd, .events = POLLIN };
         fds[2] = (struct pollfd){ .fd = sb->fsd_pidfd, .events = POLLIN };
-        return 3;
+        fds[3] = (struct pollfd){ .fd = sb->net.control, .events = POLLIN };
+        fds[4] = (struct pollfd){ .fd = sb->net.pidfd, .events = POLLIN };
+        return 5;
 }
 
 static void tell_lost(struct sandbox *sb, const char *failure_code, const char *reason) {
@@ -848,6 +839,10 @@ static void native_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t
                 read_notices(sb);
         if (n > 0 && fds[0].revents)
                 read_event(sb);
+        if (n > 3 && fds[3].revents)
+                net_read(&sb->net, sb->callbacks->network, sb->arg);
+        if (n > 4 && fds[4].revents)
+                tell_lost(sb, "EGRESS_LOST", "the egress proxy died: the work had no network left");
         if (n > 2 && fds[2].revents)
                 tell_lost(sb, "GUARD_LOST", "the file server died: what was written before is kept");
 }

@@ -14,6 +14,7 @@
 #include <sys/vfs.h>
 
 #include "drivers/native/native.h"
+#include "drivers/native/net.h"
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
@@ -83,6 +84,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         };
         r = id_resolve(plan->ctx, spec->user, &plan->id, err);
         if (r == 0)
+                r = net_plan(plan, spec, err);
+        if (r == 0)
                 r = workspace_add(plan, spec, err);
         if (r == 0)
                 r = mounts_add(plan, spec, err);
@@ -116,7 +119,6 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         if (r < 0)
                 return error_set(err, r, "temporary file systems: %s", strerror(-r));
         places_sort(plan);
-        plan->network_open = spec->network.mode == NETWORK_OPEN;
         plan->disk_max = spec->limits.disk;
         plan->cache_exclusive = spec->workspace.cache == CACHE_EXCLUSIVE;
         return 0;
@@ -175,6 +177,9 @@ struct driver_plan *native_plan_free(struct driver_plan *plan) {
         for (size_t i = 0; i < plan->n_env; i++)
                 free(plan->env[i]);
         free(plan->env);
+        (void) policy_free(plan->net_policy);
+        json_decref(plan->net_preset);
+        json_decref(plan->net_rules);
         free(plan);
         return NULL;
 }
@@ -321,10 +326,14 @@ static json_t *host_state_json(const struct driver_plan *plan) {
 
 /* What keeps the work from abstract sockets and processes of the host. */
 static const char *scope_text(const struct driver_plan *plan) {
-        if (!plan->network_open)
+        if (plan->network != NETWORK_OPEN)
                 return "namespaces";
         return landlock_can_scope() ? "landlock"
                                     : "none: abstract sockets of the host can be reached (before Linux 6.12)";
+}
+
+static const char *network_text(const struct driver_plan *plan) {
+        return plan->network == NETWORK_OPEN ? "host" : net_wanted(plan) ? "proxy" : "none";
 }
 
 json_t *native_describe(const struct driver_plan *plan) {
@@ -332,15 +341,15 @@ json_t *native_describe(const struct driver_plan *plan) {
                 "{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
                 plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
                 plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard", "fuse",
-                "network", plan->network_open ? "host" : "none", "system_calls",
+                "network", network_text(plan), "system_calls",
                 plan->profile.len ? "seccomp, with a profile" : "seccomp", "scope", scope_text(plan));
 
-        return json_pack("{s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
-                         regions_json(plan), "tmpfs", tmpfs_json(plan), "host_state", host_state_json(plan),
-                         "bypass", bypass_json(plan), "degraded", degraded_json(plan), "toolchains",
-                         toolchains_json(plan), "seeds", seeds_json(plan), "mechanisms", mechanisms, "user",
-                         "name", plan->id.name, "uid", (json_int_t) plan->id.inside_uid, "gid",
-                         (json_int_t) plan->id.inside_gid, "home",
+        return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
+                         regions_json(plan), "network", net_json(plan), "tmpfs", tmpfs_json(plan),
+                         "host_state", host_state_json(plan), "bypass", bypass_json(plan), "degraded",
+                         degraded_json(plan), "toolchains", toolchains_json(plan), "seeds", seeds_json(plan),
+                         "mechanisms", mechanisms, "user", "name", plan->id.name, "uid",
+                         (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid, "home",
                          json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
                          json_from_bytes(plan->workspace, PATH_JSON_MAX));
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include "drivers/native/seccomp-profile.h"
 #include "fs/guard.h"
 #include "fs/pin.h"
+#include "netns/policy.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
@@ -126,7 +128,9 @@ struct driver_plan {
         bool host_state;       /* auto, and the home is the operator's */
         bool home_planted;     /* HOME leads into what the run can write */
         char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
-        bool network_open;
+        enum network_mode network;
+        struct policy *net_policy;      /* allowlist, denylist; owned */
+        json_t *net_preset, *net_rules; /* what it was made of; owned */
         struct native_limits limits;
         uint64_t disk_max; /* limits.disk, 0: none */
         bool cache_exclusive;

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "drivers/native/mnt.h"
+#include "drivers/native/net.h"
 #include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "runtime/base/cleanup.h"
@@ -649,19 +650,22 @@ static int stage_pivot(struct setup *s, struct error *err) {
 }
 
 /*
- * stage_net - loopback
- * Must not: do anything to the host's network, which is there with network open.
+ * stage_net - loopback, and the sockets of the egress proxy
+ * Must: make them before a command could take their place. Must not: do anything to the host's network, which
+ * is there with network open.
  */
 static int stage_net(struct setup *s, struct error *err) {
         struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP };
         AUTO_FD int sock = -1;
+        int r;
 
-        if (s->plan->network_open)
+        if (s->plan->network == NETWORK_OPEN)
                 return 0;
         sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
-        return 0;
+        r = s->net_sock < 0 ? 0 : net_listen(s->net_sock);
+        return r < 0 ? error_set(err, r, "sockets of the egress proxy: %s", strerror(-r)) : 0;
 }
 
 /*
@@ -675,7 +679,7 @@ static int stage_confine(struct setup *s, struct error *err) {
         (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL); /* not in every kernel; refused later anyway */
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
-        if (s->plan->network_open) {
+        if (s->plan->network == NETWORK_OPEN) {
                 r = landlock_scope(); /* not before Linux 6.12: native_describe() says so */
                 if (r < 0 && r != -ENOTSUP)
                         return error_set(err, r, "landlock: %s", strerror(-r));

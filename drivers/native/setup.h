@@ -66,6 +66,7 @@ struct setup {
         const char *run_id;
         int sock;               /* SOCK_SEQPACKET to the supervisor */
         int fuse_sock;          /* SOCK_SEQPACKET to fsd: takes the FUSE descriptor */
+        int net_sock;           /* for net_listen(); -1: nobody wants them */
         int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
         bool mask;              /* root without idmapped clones: hide its files by name */
         struct uppers uppers;
@@ -109,6 +110,24 @@ int confine_caps(void);
  * /proc/PID/cmdline can be read by everyone who sees the process, whatever its dumpable flag says.
  */
 void confine_memory(const char *title);
+
+/** struct confine_helper - a helper process of the supervisor's, from its first line; borrowed */
+struct confine_helper {
+        const struct native_id *id; /* who it works as */
+        pid_t parent;               /* the supervisor */
+        int death_signal;           /* when that is gone */
+        const char *title;          /* as for confine_memory() */
+        const int *keep;            /* as for confine_fds() */
+        size_t n_keep;
+};
+
+/**
+ * confine_helper() - work as the caller, without capabilities, and end with the supervisor
+ * A group of its own: when it is stopped and its parent dies, the kernel continues it. Its standard
+ * descriptors (a pipe's reader must see its end) and its environment are gone. Return: 0, -ESRCH (the
+ * supervisor is), -errno.
+ */
+int confine_helper(const struct confine_helper *helper) __attribute__((warn_unused_result));
 
 /**
  * confine_fds() - close every descriptor but 0..2 and @keep

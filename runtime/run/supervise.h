@@ -51,6 +51,7 @@ struct supervisor {
         uint64_t peak_memory_bytes;
         struct run_msg final; /* what whoever waits for the end is told */
         uint32_t held, denied;
+        uint64_t blocked; /* connections */
         uint64_t started_ns;
         uint64_t deadline_ns; /* of the run, or of the grace once it ends; 0: none */
         struct record record;

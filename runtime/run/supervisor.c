@@ -139,6 +139,21 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
                           json_from_bytes(notice->detail, EVENT_STRING_MAX), "region", (int) notice->region));
 }
 
+static void on_blocked(struct supervisor *s, const struct egress_notice *notice) {
+        s->blocked += notice->count;
+        events_emit(&s->record.events, "network_blocked",
+                    json_pack("{s:o,s:i,s:o,s:o*,s:I}", "host",
+                              json_from_bytes(notice->host, sizeof(notice->host)), "port", (int) notice->port,
+                              "reason", json_from_bytes(notice->reason, sizeof(notice->reason)), "rule",
+                              notice->has_rule ? json_from_bytes(notice->rule, sizeof(notice->rule)) : NULL,
+                              "count", (json_int_t) notice->count));
+}
+
+static void on_network(void *arg, const struct egress_notice *notice) {
+        if (notice->kind == EGRESS_BLOCKED)
+                on_blocked(arg, notice);
+}
+
 static void on_lost(void *arg, const char *failure_code, const char *reason) {
         supervisor_fail(arg, EXIT_AROUND, failure_code, reason);
 }
@@ -467,6 +482,7 @@ static const struct sandbox_callbacks callbacks = {
         .exec_started = on_exec_started,
         .exec_finished = on_exec_finished,
         .notice = on_notice,
+        .network = on_network,
         .lost = on_lost,
 };
 
@@ -535,11 +551,11 @@ static void finish(struct supervisor *s) {
 
         s->final.held = run_changes_count(args->dir, s->record.state, HELD_COUNT_MAX);
         events_emit(&s->record.events, "sandbox_finished",
-                    json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i}", "exit_code", s->final.code, "signal",
+                    json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i,s:I}", "exit_code", s->final.code, "signal",
                               s->final.signal, "failure_code", s->final.failure_code, "duration_ms",
                               (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
                               "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
-                              "denied", (int) s->denied));
+                              "denied", (int) s->denied, "blocked", (json_int_t) s->blocked));
         record_close(&s->record, s->final.code, s->final.failure_code, s->final.held,
                      args->spec->keep || !s->owner); /* one that lived on is asked for later */
 }

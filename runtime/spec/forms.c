@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
@@ -86,10 +87,26 @@ static int form_env_file(struct spec *spec, const char *path, const struct sourc
         return env_lines(spec, path, text.data + bom, src, err);
 }
 
-/* network.rules are read whole by a later version; here it only counts that there are some. */
-static int form_network_rule(struct spec *spec, const char *text, const struct source *src,
-                             struct error *err) {
-        return merge_text(spec, key_find(SECTION_NETWORK, "rules"), text, src, err);
+static int network_rule(struct spec *spec, const char *sign, const char *text, const struct source *src,
+                        struct error *err) {
+        AUTO_BUF struct buf rule = { 0 };
+
+        if (*text == '!')
+                return source_error(src, NULL, err, -EINVAL, "'%s': write it without '!', with %s", ESC(text),
+                                    *sign ? "--deny" : "--deny in place of --allow");
+        if (!*text)
+                return source_error(src, NULL, err, -EINVAL, "must not be empty");
+        if (buf_fmt(&rule, "%s%s", sign, text) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
+        return merge_text(spec, key_find(SECTION_NETWORK, "rules"), buf_cstr(&rule), src, err);
+}
+
+static int form_allow(struct spec *spec, const char *text, const struct source *src, struct error *err) {
+        return network_rule(spec, "", text, src, err);
+}
+
+static int form_deny(struct spec *spec, const char *text, const struct source *src, struct error *err) {
+        return network_rule(spec, "!", text, src, err);
 }
 
 static const struct form forms[] = {
@@ -105,8 +122,8 @@ static const struct form forms[] = {
           "fails" },
         { "env-file", "FILE", SECTION_ROOT, "env", form_env_file,
           "variables from a file of NAME=VALUE lines" },
-        { "allow", "RULE", SECTION_NETWORK, "rules", form_network_rule, "a name the work may connect to" },
-        { "deny", "RULE", SECTION_NETWORK, "rules", form_network_rule, "a name the work may not connect to" },
+        { "allow", "RULE", SECTION_NETWORK, "rules", form_allow, "a host the work may connect to" },
+        { "deny", "RULE", SECTION_NETWORK, "rules", form_deny, "a host the work may not connect to" },
 };
 
 const struct form *forms_table(size_t *ret_n) {

@@ -33,6 +33,10 @@ int item_dir_text(void *item, const struct doc *node, const struct source *src, 
         return value_set(item, key_find(ITEM_DIR, "path"), node, src, err);
 }
 
+int item_host_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
+        return value_set(item, key_find(ITEM_HOST, "rule"), node, src, err);
+}
+
 int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *from = strdup(node->text);
         char *colon;

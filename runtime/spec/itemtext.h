@@ -33,6 +33,10 @@ int item_env_check(void *item, const struct doc *node, const struct source *src,
 int item_dir_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
+/** item_host_text() - one rule of the network. @item: char *. */
+int item_host_text(void *item, const struct doc *node, const struct source *src, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** item_path_text() - one host path. @item: char *. */
 int item_path_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

@@ -86,8 +86,8 @@ static const struct word host_state_words[] = {
 };
 static const struct word network_words[] = {
         [NETWORK_NONE] = { .name = "none" },
-        [NETWORK_ALLOWLIST] = { .name = "allowlist", .instead = "use 'none' or 'open'" },
-        [NETWORK_DENYLIST] = { .name = "denylist", .instead = "use 'none' or 'open'" },
+        [NETWORK_ALLOWLIST] = { .name = "allowlist" },
+        [NETWORK_DENYLIST] = { .name = "denylist" },
         [NETWORK_OPEN] = { .name = "open" },
         [NETWORK_MODE_COUNT] = { 0 },
 };
@@ -226,12 +226,15 @@ const struct key spec_keys[] = {
 
         { SECTION_NETWORK, "mode", KEY_ENUM, AT(network.mode), .words = network_words, .fallback = "none",
           .flag = "network", .metavar = "MODE", .trust = TRUST_WORKFLOW,
-          .help = "none: only the sandbox's own loopback; open: the host's network" },
-        { SECTION_NETWORK, "preset", KEY_STRING, NOWHERE, .min = 1, .flag = "preset", .metavar = "NAME",
-          .trust = TRUST_WORKFLOW, .instead = "leave it out",
-          .help = "a list of allowed names that comes with cofferdam" },
-        { SECTION_NETWORK, "rules", KEY_TREE, NOWHERE, .instead = "leave them out",
-          .help = "names that are allowed, or with '!' denied" },
+          .help = "none: only the sandbox's own loopback; allowlist: and what the rules allow, through a "
+                  "proxy; denylist: and what no rule denies; open: the host's network" },
+        { SECTION_NETWORK, "preset", KEY_STRING, AT(network.preset), .min = 1, .flag = "preset",
+          .metavar = "NAME[,NAME...]", .trust = TRUST_WORKFLOW,
+          .help = "lists of allowed names that come with cofferdam, before the rules: default, none, "
+                  "package-registries, code-hosts, model-apis" },
+        { SECTION_NETWORK, "rules", KEY_HOSTS, LIST(network.rules, network.n_rules), .max = 32768,
+          .trust = TRUST_WORKFLOW,
+          .help = "a host that is allowed, or with '!' denied; the last match wins" },
         { SECTION_NETWORK, "transparent", KEY_BOOL, NOWHERE, .flag = "transparent", .trust = TRUST_WORKFLOW,
           .instead = "leave it out",
           .help = "programs that ignore proxy variables are led through the proxy too" },
@@ -313,6 +316,8 @@ const struct key item_keys[] = {
 
         { ITEM_PATH, "path", KEY_PATH, .offset = 0, .help = "host path" },
         { ITEM_DIR, "path", KEY_STRING, .offset = 0, .check = check_below, .help = "relative path" },
+        { ITEM_HOST, "rule", KEY_STRING, .offset = 0, .max = 512, .check = check_glob,
+          .help = "[!]HOST[:PORT|:*][/tcp]" },
 };
 
 static const struct {
@@ -334,6 +339,7 @@ static const struct {
         [ITEM_ENV] = { "variable", "one variable" },
         [ITEM_PATH] = { "path", "one path" },
         [ITEM_DIR] = { "directory", "one directory" },
+        [ITEM_HOST] = { "rule", "one rule of the network" },
 };
 static_assert(ARRAY_SIZE(sections) == ITEM_END, "sections[] and enum section differ");
 

@@ -28,6 +28,7 @@ enum section {
         ITEM_ENV,
         ITEM_PATH,
         ITEM_DIR,
+        ITEM_HOST,
         ITEM_END,
 };
 
@@ -47,8 +48,9 @@ enum key_type {
         KEY_MOUNTS,
         KEY_ENV,
         KEY_PATHS,
-        KEY_DIRS, /* relative paths below the workspace */
-        KEY_TREE, /* any form, not stored: known, but beyond this version */
+        KEY_DIRS,  /* relative paths below the workspace */
+        KEY_HOSTS, /* rules of the network; what they mean is for netns/policy.h */
+        KEY_TREE,  /* any form, not stored: known, but beyond this version */
         KEY_TYPE_COUNT
 };
 

@@ -60,6 +60,7 @@ static const struct list_type list_types[] = {
                                   item_env_text, item_env_check },
         [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, NO_FROM, item_path_text, NULL },
         [KEY_DIRS - KEY_RULES] = { ITEM_DIR, sizeof(char *), NO_TIER, NO_FROM, item_dir_text, NULL },
+        [KEY_HOSTS - KEY_RULES] = { ITEM_HOST, sizeof(char *), NO_TIER, NO_FROM, item_host_text, NULL },
 };
 static_assert(ARRAY_SIZE(list_types) == KEY_TREE - KEY_RULES, "list_types[] and enum key_type differ");
 

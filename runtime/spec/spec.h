@@ -119,6 +119,9 @@ struct spec {
         size_t n_env;
         struct {
                 enum network_mode mode;
+                char *preset; /* names with commas between them */
+                char **rules; /* see netns/policy.h, not read here */
+                size_t n_rules;
         } network;
         struct {
                 uint64_t disk;   /* bytes that the run may hold of changes, 0: any number */

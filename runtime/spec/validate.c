@@ -95,6 +95,26 @@ static int validate_mode(const struct spec *spec, struct error *err) {
         return 0;
 }
 
+/* Rules that nobody would apply: said later, or by the same, than the mode that has no use for them. */
+static int validate_network(const struct spec *spec, struct error *err) {
+        static const char *const names[] = { "preset", "rules" };
+        const enum spec_tier mode = spec->tier_of[key_index(key_find(SECTION_NETWORK, "mode"))];
+
+        if (spec->network.mode == NETWORK_ALLOWLIST || spec->network.mode == NETWORK_DENYLIST)
+                return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                const enum spec_tier tier = spec->tier_of[key_index(key_find(SECTION_NETWORK, names[i]))];
+
+                if (tier != TIER_BUILTIN && tier >= mode)
+                        return error_set(
+                                err, -EINVAL,
+                                "network.%s: is for mode 'allowlist' or 'denylist': set network.mode "
+                                "(--network) too",
+                                names[i]);
+        }
+        return 0;
+}
+
 static const char *mount_target_of(const struct spec *spec, size_t i) {
         return i < spec->n_mounts
                        ? spec->mounts[i].target
@@ -215,6 +235,8 @@ int spec_validate(const struct spec *spec, const struct spec_env_view *view, str
                 r = validate_workspace(spec, view, err);
         if (r == 0)
                 r = validate_mode(spec, err);
+        if (r == 0)
+                r = validate_network(spec, err);
         if (r == 0)
                 r = validate_mounts(spec, view, err);
         if (r == 0)

@@ -106,7 +106,7 @@ event_keys_agree() {
 }
 
 failure_codes_agree() {
-        strings_of '(SANDBOX|SPEC|CAPABILITY|BIND_SOURCE|GUARD|RUN|POST|IMAGE|WORKSPACE|CREDENTIAL|OUT_OF)_[A-Z_]+' >code
+        strings_of '(SANDBOX|SPEC|CAPABILITY|BIND_SOURCE|GUARD|EGRESS|RUN|POST|IMAGE|WORKSPACE|CREDENTIAL|OUT_OF)_[A-Z_]+' >code
         [ -s code ] || fail 'no failure code in the code'
         events_items 'Failure codes' Dv >page
         same_list code page 'in the code only' 'in cofferdam-events(7) only'

@@ -7,46 +7,9 @@ if [ -z "${COFFERDAM_PROXY_NET-}" ]; then
 fi
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
-for program in nginx python3 openssl curl ip; do
-        command -v "$program" >/dev/null || {
-                echo "1..0 # SKIP no $program on this machine"
-                exit 0
-        }
-done
+# shellcheck source=tests/integration/net-lab.sh
+. "$here/net-lab.sh"
 CHECKS=$TOP/tests/integration/proxy-checks.py
-ip link set lo up
-ip addr add 93.184.216.34/32 dev lo
-ip -6 addr add 2606:2800:220:1::1/128 dev lo 2>/dev/null || true
-mkdir "$T/lab" "$T/nginx"
-echo 'nameserver 127.0.0.1' >"$T/resolv.conf"
-export LAB=$T/lab
-
-# --- servers, ended by the pids that are kept here ---
-servers=()
-stop_servers() {
-        local pid
-        for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; done
-        wait 2>/dev/null
-}
-trap 'stop_servers; clean' EXIT
-python3 "$TOP/tests/integration/net-lab.py" "$T/lab" >"$T/lab/log" 2>&1 &
-servers+=($!)
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=allowed.example \
-        -addext 'subjectAltName=DNS:allowed.example,DNS:denied.example,DNS:a.wild.example' \
-        -keyout "$T/nginx/key.pem" -out "$T/nginx/cert.pem" 2>/dev/null
-echo 'hello from nginx' >"$T/nginx/x"
-cat >"$T/nginx/conf" <<CONF
-user root root; daemon off; master_process off; pid $T/nginx/pid; error_log $T/nginx/err;
-events { worker_connections 1024; }
-http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/nginx/t2; fastcgi_temp_path $T/nginx/t3;
- uwsgi_temp_path $T/nginx/t4; scgi_temp_path $T/nginx/t5;
- server { listen 93.184.216.34:443 ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem;
- root $T/nginx; } }
-CONF
-nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1 &
-servers+=($!)
-answers() { [ -s "$T/lab/ready" ] && (exec 3<>/dev/tcp/93.184.216.34/443) 2>/dev/null; }
-wait_for 10 answers || { cat "$T/lab/log" "$T/nginx/err"; echo 'Bail out! no servers'; exit 1; }
 
 # proxy [OPTION...] -- RULE...: the proxy under test, for one test; sets PROXY, its pid is in $pid, reports in $W/out
 port=20000
@@ -65,7 +28,7 @@ proxy() {
         wait_for 5 grep -q ready "$W/out" || fail "no proxy: $(cat "$W/err")"
 }
 check() { python3 "$CHECKS" "$@"; }
-through() { curl -sS --noproxy '' -x "http://127.0.0.1:$PROXY" --cacert "$T/nginx/cert.pem" -m 10 "$@"; }
+through() { curl -sS --noproxy '' -x "http://127.0.0.1:$PROXY" --cacert "$CERT" -m 10 "$@"; }
 
 tls() {
         proxy -- allowed.example

@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Runs whose network is an allowlist or a denylist, with real clients inside and real servers outside. The host of
+# these runs is a network namespace of the script's own, with a name server that it has put into /etc/resolv.conf.
+if [ -z "${COFFERDAM_NET_NS-}" ]; then
+        flags=(-nm)
+        # the capabilities are for the lab, not for the runs: see sandbox() below
+        [ "$(id -u)" = 0 ] || flags=(--map-current-user --keep-caps -nm)
+        COFFERDAM_NET_NS=1 exec unshare "${flags[@]}" "$0" "$@"
+fi
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/integration/net-lab.sh
+. "$here/net-lab.sh"
+mount --bind "$T/resolv.conf" /etc/resolv.conf || { echo '1..0 # SKIP no mount over /etc/resolv.conf'; exit 0; }
+as_caller=()
+[ "$(id -u)" = 0 ] || as_caller=(setpriv --ambient-caps=-all --inh-caps=-all)
+sandbox() { timeout -k 5 150 "${as_caller[@]}" "$C" run --events "$W/events" "$@"; }
+events() { python3 - "$W/events" "$1" <<'PY'
+import json, sys
+for line in open(sys.argv[1]):
+    e = json.loads(line)
+    if e["type"] == sys.argv[2]:
+        d = e["data"]
+        print(" ".join(str(d.get(k)) for k in ("host", "port", "count", "rule", "reason")) if e["type"] == "network_blocked"
+              else json.dumps(d))
+PY
+}
+cp "$CERT" "$T/ca.pem"
+inside='cp /dev/stdin /tmp/ca.pem; export CURL_CA_BUNDLE=/tmp/ca.pem GIT_SSL_CAINFO=/tmp/ca.pem NODE_EXTRA_CA_CERTS=/tmp/ca.pem SSL_CERT_FILE=/tmp/ca.pem;'
+# work OPTION... -- SHELL: a run whose command trusts the lab's certificates
+work() {
+        local options=()
+        while [ "$1" != -- ]; do options+=("$1"); shift; done
+        sandbox "${options[@]}" -- sh -c "$inside $2" <"$T/ca.pem"
+}
+
+# stays OPTION...: a run that lasts until the test ends
+stays() {
+        work "$@" -- 'touch up; while [ -e up ]; do sleep 0.1; done' &
+        trap 'rm -f "$W/up"; wait' EXIT
+        wait_for 10 test -e up
+}
+
+names() {
+        eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- 'curl -sS -m 10 https://allowed.example/x')"
+        # goes red without on_blocked()
+        status 56 work --network allowlist --allow allowed.example -- 'curl -sS -m 10 https://denied.example/x' 2>"$W/said"
+        has "$(cat "$W/said")" 'response 403'
+        eq 'denied.example 443 1 None no rule allows it' "$(events network_blocked)"
+        has "$(events sandbox_finished)" '"blocked": 1'
+        eq 'X-Cofferdam-Reason: a rule denies it' "$(work --network allowlist --allow '**.example' --deny denied.example -- \
+                'curl -s -m 10 -D - http://denied.example/ | grep -i x-cofferdam' | tr -d '\r')"
+        has "$(events network_blocked)" 'denied.example 80 1 !denied.example a rule denies it'
+}
+
+denylist() {
+        rm -f "$W/events"
+        eq 'hello from nginx' "$(work --network denylist --deny denied.example -- \
+                'curl -sS -m 10 https://allowed.example/x; curl -s -m 10 https://denied.example/x || :')"
+        eq 'denied.example 443 1 !denied.example a rule denies it' "$(events network_blocked)"
+        has "$(work --network denylist --allow denied.example -- true 2>&1)" "'denied.example' changes nothing in a denylist"
+}
+
+git_client() {
+        need_command git
+        git init -q -b main "$T/nginx/src" && (cd "$T/nginx/src" && echo hi >f && git add f && git commit -qm 1)
+        git clone -q --bare "$T/nginx/src" "$T/nginx/repo.git" && git -C "$T/nginx/repo.git" update-server-info
+        eq hi "$(work --network allowlist --allow allowed.example -- \
+                'cd /tmp && git clone -q https://allowed.example/repo.git r && cat r/f')"
+        status 128 work --network allowlist --allow allowed.example -- 'cd /tmp && git clone -q https://denied.example/repo.git r' \
+                2>"$W/said"
+        has "$(cat "$W/said")" 403
+}
+
+python_client() {
+        eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- \
+                "python3 -c 'import urllib.request as u; print(u.urlopen(\"https://allowed.example/x\", timeout=9).read().decode().strip())'")"
+}
+
+# nothing but the proxy leads out, and what does not is refused at once; goes red with the host's network namespace
+no_way_out() {
+        cat >way.py <<'PY'
+import errno, socket, time
+def tries(family, kind, to):
+    start = time.monotonic()
+    try:
+        s = socket.socket(family, kind)
+        s.settimeout(5)
+        s.connect(to)
+        if kind == socket.SOCK_DGRAM:
+            s.send(b"x")
+        word = "yes"
+    except OSError as e:
+        word = errno.errorcode.get(e.errno, str(e))
+    took = time.monotonic() - start
+    print(to[0], to[1], word, "at once" if took < 0.5 else took)
+tries(socket.AF_INET, socket.SOCK_STREAM, ("93.184.216.34", 443))
+tries(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 53))
+tries(socket.AF_INET, socket.SOCK_DGRAM, ("93.184.216.34", 443))
+tries(socket.AF_INET6, socket.SOCK_STREAM, ("2606:2800:220:1::1", 443))
+tries(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 80))
+tries(socket.AF_INET6, socket.SOCK_DGRAM, ("2606:2800:220:1::1", 443))
+PY
+        python3 way.py >host # the lab is there: what fails below fails because of the sandbox
+        eq 4 "$(grep -c 'yes at once' host)" "$(cat host)" # none of it serves TCP over IPv6
+        lacks "$(cat host)" ENETUNREACH
+        work --network allowlist --allow '**' -- 'python3 way.py' >inside
+        eq '93.184.216.34 443 ENETUNREACH at once
+127.0.0.1 53 ECONNREFUSED at once
+93.184.216.34 443 ENETUNREACH at once
+2606:2800:220:1::1 443 ENETUNREACH at once
+::1 80 ECONNREFUSED at once
+2606:2800:220:1::1 443 ENETUNREACH at once' "$(cat inside)"
+        # the lab's own loopback, by every way to say so
+        eq '403 403 403 403' "$(work --network allowlist --allow '**' -- \
+                'for h in localhost loop.example 127.1 [::ffff:127.0.0.1]; do curl -g -s -m 9 --noproxy "" -o /dev/null -w "%{http_code} " "http://$h/"; done' | sed 's/ $//')"
+}
+
+# a server of the work's own is reached past the proxy, whatever the caller's NO_PROXY was
+own_loopback() {
+        eq 'served x.example,localhost,127.0.0.1,0.0.0.0' "$(work --network allowlist -e NO_PROXY=x.example -- '
+                echo served >/tmp/page; cd /tmp; python3 -m http.server -b 127.0.0.1 8000 >/dev/null 2>&1 & 
+                for i in $(seq 50); do curl -s -m 5 http://localhost:8000/page && break; sleep 0.1; done; kill $!; echo $NO_PROXY $no_proxy' |
+                tr '\n' ' ' | cut -d ' ' -f 1,2)"
+}
+
+# the sockets are nobody else's: the work cannot listen on the port, and no process of the host sees it
+sockets() {
+        status 1 work --network allowlist -- 'python3 -c "
+import socket
+s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.bind((\"127.0.0.1\", 3128))"' 2>"$W/said"
+        has "$(cat "$W/said")" 'Address already in use'
+        stays --network allowlist
+        status 7 curl -s -m 5 http://127.0.0.1:3128/
+}
+
+proxy_pid() {
+        local pid comm state session line
+        for pid in $(helper_pids); do look "$pid" && [ "$comm" = cofferdam-proxy ] && echo "$pid"; done
+}
+
+# goes red without the pidfd in native_poll(), native_dispatch()
+proxy_dies() {
+        local rc=0
+        work --network allowlist -- 'touch up; sleep 20' 2>"$W/said" &
+        run=$!
+        wait_for 10 test -e up
+        kill -KILL "$(proxy_pid)"
+        wait "$run" || rc=$?
+        eq 125 "$rc"
+        has "$(cat "$W/said")" 'the egress proxy died'
+        has "$(events sandbox_finished)" '"failure_code": "EGRESS_LOST"'
+}
+
+# it has nothing of the caller's; goes red without egress_confine() and confine_helper()
+proxy_is_confined() {
+        local pid status
+        exec 9<"$CERT"
+        stays --network allowlist
+        pid=$(proxy_pid)
+        wait_for 5 grep -q 'Seccomp:.2' "/proc/$pid/status"
+        status=$(cat "/proc/$pid/status")
+        has "$status" 'CapEff:	0000000000000000'
+        has "$status" 'NoNewPrivs:	1'
+        lacks "$(tr '\0' ' ' <"/proc/$pid/cmdline")" allowlist
+        [ "$(id -u)" = 0 ] || return 0 # its descriptors are hidden from its own user
+        has "$status" 'CapBnd:	0000000000000000'
+        lacks "$(ls -l "/proc/$pid/fd")" "$T"
+        eq '' "$(tr -d '\0' <"/proc/$pid/environ")"
+}
+
+bad_rules() {
+        status 2 sandbox --network allowlist --allow ok.example --allow 'a*b.example' -- true 2>"$W/said"
+        has "$(cat "$W/said")" "network.rules[1]: 'a*b.example', byte 2"
+        status 2 sandbox --network allowlist --preset nosuch -- true 2>"$W/said"
+        has "$(cat "$W/said")" "network.preset: no preset 'nosuch'"
+        status 2 sandbox --allow ok.example -- true 2>"$W/said"
+        has "$(cat "$W/said")" 'set network.mode'
+        printf 'network:\n  mode: allowlist\n  preset: none\n  rules: [ "!denied.example", allowed.example ]\n' >spec.yaml
+        eq 'hello from nginx' "$(work --spec spec.yaml -- 'curl -sS -m 10 https://allowed.example/x')"
+}
+
+t 'names through CONNECT and HTTP, and what is refused is told' names
+t 'a denylist' denylist
+t 'git' git_client
+t 'python' python_client
+t 'no other way out' no_way_out
+t 'the loopback inside' own_loopback
+t 'whose sockets they are' sockets
+t 'the proxy dies' proxy_dies
+t 'the proxy is confined' proxy_is_confined
+t 'rules that are wrong' bad_rules
+finish
