@@ -187,7 +187,18 @@ int attr_read(struct server *s, struct node *node, struct stat *ret) {
         return 0;
 }
 
-static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info *fi, struct stat *ret) {
+static double timeout_of(struct server *s, const struct node *node, const struct stat *st) {
+        bool watched;
+
+        table_lock(s->table);
+        watched = node->watched;
+        table_unlock(s->table);
+        return sole_attr_s(s, node->region, st, watched);
+}
+
+/* @ret_s: how long it may be remembered, seconds */
+static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info *fi, struct stat *ret,
+                   double *ret_s) {
         struct node *node;
         struct facts facts;
         int fd, r;
@@ -198,6 +209,7 @@ static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info
                                       .st_nlink = 2,
                                       .st_uid = s->ids.foreign_uid,
                                       .st_gid = s->ids.foreign_gid };
+                *ret_s = s->timeout_s;
                 return 0;
         }
         node = node_get(s->table, ino);
@@ -213,6 +225,8 @@ static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info
         } else {
                 r = attr_read(s, node, ret);
         }
+        if (r == 0)
+                *ret_s = timeout_of(s, node, ret);
         node_put(s->table, node);
         return r;
 }
@@ -220,12 +234,13 @@ static int getattr(struct server *s, fuse_ino_t ino, const struct fuse_file_info
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         struct server *s = fuse_req_userdata(req);
         struct stat st;
-        const int r = getattr(s, ino, fi, &st);
+        double seconds = 0;
+        const int r = getattr(s, ino, fi, &st, &seconds);
 
         if (r < 0)
                 reply_error(req, r);
         else
-                (void) fuse_reply_attr(req, &st, s->timeout_s);
+                (void) fuse_reply_attr(req, &st, seconds);
 }
 
 /* ---- setattr ---- */
@@ -251,19 +266,7 @@ static struct timespec time_of(int to_set, int set, int now, struct timespec val
         return to_set & set ? value : (struct timespec){ .tv_nsec = UTIME_OMIT };
 }
 
-/*
- * With a cache for writes the kernel says when it was, also of writes to a file of another. Only its owner
- * may set one time, or to anything but now: so both become now
- */
-static int set_times(struct server *s, int fd, const struct timespec times[2]) {
-        if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
-                return 0;
-        if (errno != EPERM || !s->writeback)
-                return -errno;
-        return utimensat(fd, "", NULL, AT_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-static int apply(struct server *s, int fd, const struct stat *attr, int to_set) {
+static int apply(int fd, const struct stat *attr, int to_set) {
         const struct timespec times[2] = {
                 time_of(to_set, FUSE_SET_ATTR_ATIME, FUSE_SET_ATTR_ATIME_NOW, attr->st_atim),
                 time_of(to_set, FUSE_SET_ATTR_MTIME, FUSE_SET_ATTR_MTIME_NOW, attr->st_mtim),
@@ -275,7 +278,7 @@ static int apply(struct server *s, int fd, const struct stat *attr, int to_set) 
         if (r == 0 && (to_set & FUSE_SET_ATTR_MODE))
                 r = attr_change_mode(fd, attr->st_mode & 07777);
         if (r == 0 && (times[0].tv_nsec != UTIME_OMIT || times[1].tv_nsec != UTIME_OMIT))
-                r = set_times(s, fd, times);
+                r = utimensat(fd, "", times, AT_EMPTY_PATH) < 0 ? -errno : 0;
         return r;
 }
 
@@ -356,21 +359,6 @@ static int open_for(struct server *s, struct node *node, int to_set) {
         return fd == -ESTALE || fd == -ENOENT || fd == -EACCES ? handle_dup_to_change(s, node) : fd;
 }
 
-/*
- * With a cache for writes the kernel tells the time of the last one when it drops the file. When that has no
- * name and is not open any more, nobody can ever ask; an error would be told to whoever closes next.
- */
-static bool may_forget(struct server *s, struct node *node, int to_set) {
-        bool named;
-
-        if (!s->writeback || (to_set & (FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MODE)))
-                return false;
-        table_lock(s->table);
-        named = node->names;
-        table_unlock(s->table);
-        return !named;
-}
-
 static int change(struct server *s, struct node *node, const struct stat *attr, int to_set) {
         AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
@@ -390,18 +378,16 @@ static int change(struct server *s, struct node *node, const struct stat *attr, 
                 copied = true;
         }
         fd = open_for(s, node, to_set);
-        if ((fd == -EBADF || fd == -ESTALE) && may_forget(s, node, to_set))
-                return 0;
         if (fd < 0)
                 return fd == -EBADF ? -ESTALE : TAKE(fd, -1);
-        r = apply(s, fd, attr, to_set);
+        r = apply(fd, attr, to_set);
         if (r == 0 && S_ISDIR(node->type) && node->layer == NODE_LOWER && !server_copies(s, node->region) &&
             upper_has(s, node)) {
                 AUTO_FD int upper = upper_open_node(s, node);
 
                 /* the newer of both is shown */
                 if (upper >= 0)
-                        (void) apply(s, upper, attr, to_set & ~FUSE_SET_ATTR_MODE);
+                        (void) apply(upper, attr, to_set & ~FUSE_SET_ATTR_MODE);
         }
         if (copied) /* nobody may ever open and close it */
                 (void) upper_land(s, node, node->writers > 0);
@@ -421,7 +407,7 @@ static int setattr(struct server *s, struct node *node, const struct stat *attr,
                  * opened */
                 const int fd = handle_fd(s, fi->fh);
 
-                r = fd < 0 ? fd : apply(s, fd, attr, to_set);
+                r = fd < 0 ? fd : apply(fd, attr, to_set);
         } else if (to_set & doable) {
                 r = change(s, node, attr, to_set);
         } else {
@@ -436,11 +422,14 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set, s
         struct server *s = fuse_req_userdata(req);
         struct node *node = node_get(s->table, ino);
         struct stat st;
+        double seconds = 0;
         int r = node ? setattr(s, node, attr, to_set, fi, &st) : -EROFS;
 
+        if (r == 0)
+                seconds = timeout_of(s, node, &st);
         node_put(s->table, node);
         if (r < 0)
                 reply_error(req, r);
         else
-                (void) fuse_reply_attr(req, &st, s->timeout_s);
+                (void) fuse_reply_attr(req, &st, seconds);
 }

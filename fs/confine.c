@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -157,7 +158,13 @@ static int confine_files(const struct guard_config *config) {
 int guard_confine(const struct guard_config *config, struct error *err) {
         const struct rlimit none = { 0 };
         const struct callfilter_call own_threads = ALLOW_IF(tgkill, 0, UINT32_MAX, getpid());
-        struct callfilter_call all[ARRAY_SIZE(calls) + 1];
+        const struct callfilter_call watching[] = {
+                ALLOW_IF(fanotify_mark, 1, UINT32_MAX, FAN_MARK_ADD | FAN_MARK_ONLYDIR),
+                ALLOW(eventfd2),
+                ALLOW(ppoll),
+        };
+        struct callfilter_call all[ARRAY_SIZE(calls) + 1 + ARRAY_SIZE(watching)];
+        size_t n = ARRAY_SIZE(calls);
         int r;
 
         /* an oriented stream: perror(3), which libfuse calls when its device is gone, opens no other */
@@ -168,7 +175,9 @@ int guard_confine(const struct guard_config *config, struct error *err) {
         if (r < 0)
                 return error_set(err, r, "landlock: %s", strerror(-r));
         memcpy(all, calls, sizeof(calls));
-        all[ARRAY_SIZE(calls)] = own_threads;
-        r = callfilter_load(all, ARRAY_SIZE(all));
+        all[n++] = own_threads;
+        for (size_t i = 0; config->exclusive_fd >= 0 && i < ARRAY_SIZE(watching); i++)
+                all[n++] = watching[i];
+        r = callfilter_load(all, n);
         return r < 0 ? error_set(err, r, "seccomp: %s", strerror(-r)) : 0;
 }

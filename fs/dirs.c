@@ -194,6 +194,7 @@ static int get(struct server *s, struct node *node, unsigned int depth, int *ret
                 return r;
         if (!is_backing(s->table, node, &facts))
                 return -ESTALE;
+        sole_watch(s, node, fd);
         return install(s, node, TAKE_FD(fd), ret_fd);
 }
 

@@ -40,8 +40,9 @@ struct region {
                             file is followed */
         enum on_source_change on_change; /* when the path leads elsewhere. stop: ESTALE, but a file that an
                                             editor replaces is followed; pin: served as before */
-        int upper_fd; /* directory that takes held files, of a staged or cow region all changes; -1: none
-                         (then  they are EROFS) */
+        bool exclusive; /* a directory; names and attributes are remembered until another writer is seen */
+        int upper_fd;   /* directory that takes held files, of a staged or cow region all changes; -1: none
+                           (then  they are EROFS) */
 };
 
 /** struct guard_config - all the server knows */
@@ -50,9 +51,9 @@ struct guard_config {
         size_t n_regions;
         uid_t host_uid, inside_uid; /* the caller, as the host and as the sandbox's user namespace see it */
         gid_t host_gid, inside_gid;
-        uint32_t timeout_ms;           /* entry, attribute and negative timeouts: cache shared 1000 */
-        size_t nodes_max;              /* objects remembered at a time, about; 0: TRIM_NODES_MAX of trim.h */
-        bool exclusive;                /* nobody else writes the lower: long timeouts */
+        uint32_t timeout_ms; /* entry, attribute and negative timeouts: cache shared 1000 */
+        size_t nodes_max;    /* objects remembered at a time, about; 0: TRIM_NODES_MAX of trim.h */
+        int exclusive_fd;    /* guard_exclusive_open(), borrowed, for regions that are; -1: none is */
         uint64_t disk_max, inodes_max; /* what all uppers of staged and cow regions may hold together; 0: no
                                           limit, of inodes: one for each 4 KiB of disk_max */
         int notice_fd;                 /* SOCK_SEQPACKET for struct guard_notice; -1: none */
@@ -63,7 +64,8 @@ enum guard_notice_type {
         NOTICE_DENIED,
         NOTICE_SOURCE_CHANGED,
         NOTICE_LOWER_CHANGED,
-        NOTICE_QUOTA, /* limits.disk is used up; rule: the key, detail: its bytes */
+        NOTICE_NOT_ALONE, /* an exclusive region is served as a shared one from now on; detail: why */
+        NOTICE_QUOTA,     /* limits.disk is used up; rule: the key, detail: its bytes */
         NOTICE_TYPE_COUNT
 };
 enum { NOTICE_PATH_MAX = 1024, NOTICE_TEXT_MAX = 256 };
@@ -83,6 +85,16 @@ struct guard_notice {
         char detail[NOTICE_TEXT_MAX]; /* what judge_content() said; "" when it was not asked */
         char path[NOTICE_PATH_MAX];   /* relative to the region, cut at the end; bytes from inside */
 };
+
+/** guard_exclusive_open() - what exclusive regions are watched with; by the process that will serve. Return:
+ * owned descriptor, -ENOSYS and the like: not here. */
+int guard_exclusive_open(void) __attribute__((warn_unused_result));
+
+/** guard_exclusive_can() - whether the directory @dir_fd (O_PATH) can be watched. Return: 0, -EREMOTE (other
+ * machines may write), -errno. */
+int guard_exclusive_can(int dir_fd) __attribute__((warn_unused_result));
+/** guard_exclusive_explain() - why not, from the code of one of both */
+void guard_exclusive_explain(int r, char *ret, size_t size);
 
 /**
  * guard_confine() - give up what the server does not need, before it hears of a mount

@@ -118,19 +118,12 @@ int handle_dup_to_change(struct server *s, struct node *node) {
         return TAKE_FD(fd);
 }
 
-int handle_flags(const struct server *s, int flags) {
-        const int mode = flags & O_ACCMODE;
-
-        /* with a cache for writes the kernel fills pages around what is written */
-        return s->writeback && mode == O_WRONLY ? O_RDWR : mode;
-}
-
 /* a file that took its owner's rights away after it was opened is still to be reopened */
 static bool open_up(int fd, mode_t mode) {
         return S_ISREG(mode) && (mode & 0600) != 0600 && attr_change_mode(fd, (mode & 07777) | 0600) == 0;
 }
 
-void handle_repoint_fd(struct server *s, struct node *node, int object) {
+void handle_repoint_fd(struct node *node, int object) {
         char path[sizeof("/proc/self/fd/") + 12];
         struct facts facts;
         bool opened_up;
@@ -141,7 +134,7 @@ void handle_repoint_fd(struct server *s, struct node *node, int object) {
         opened_up = open_up(object, facts.st.st_mode);
         /* the list does not change: handles come and go under the tree */
         for (const struct handle *h = node->handles; h; h = h->next) {
-                AUTO_FD int fd = open(path, handle_flags(s, h->flags) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+                AUTO_FD int fd = open(path, (h->flags & O_ACCMODE) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 
                 if (fd >= 0)
                         (void) dup3(fd, h->fd, O_CLOEXEC);
@@ -151,9 +144,9 @@ void handle_repoint_fd(struct server *s, struct node *node, int object) {
                 return;
 }
 
-void handle_repoint(struct server *s, struct node *node, int dir_fd, const char *name) {
+void handle_repoint(struct node *node, int dir_fd, const char *name) {
         AUTO_FD int object = node->handles ? open_beneath(dir_fd, name, O_PATH, 0) : -1;
 
         if (object >= 0)
-                handle_repoint_fd(s, node, object);
+                handle_repoint_fd(node, object);
 }

@@ -48,10 +48,7 @@ int handle_dup_to_change(struct server *s, struct node *node) __attribute__((war
  * handle_repoint() - reopen @name in @dir_fd for each handle of the node, in place
  * the tree must be held for writing. A handle that cannot be reopened keeps the old object.
  */
-void handle_repoint(struct server *s, struct node *node, int dir_fd, const char *name);
+void handle_repoint(struct node *node, int dir_fd, const char *name);
 
 /** handle_repoint_fd() - the same with the object open as @object, O_PATH or not */
-void handle_repoint_fd(struct server *s, struct node *node, int object);
-
-/** handle_flags() - the open(2) flags for the host of those the work gave */
-int handle_flags(const struct server *s, int flags);
+void handle_repoint_fd(struct node *node, int object);

@@ -50,17 +50,6 @@ static int open_nameless(struct server *s, struct node *node, int flags) {
         return fd < 0 ? -errno : fd;
 }
 
-/*
- * A file that may be written and not read. With a cache for writes the kernel reads what it does not write of
- * a page, so it must do without the cache for this one.
- */
-static int open_uncached(struct server *s, struct node *node, struct fuse_file_info *fi) {
-        const int fd = place_open(s, node, O_WRONLY);
-
-        fi->direct_io = fd >= 0;
-        return fd;
-}
-
 static int open_object(struct server *s, struct node *node, int flags) {
         const int fd = place_open(s, node, flags);
         int r;
@@ -86,7 +75,7 @@ static int truncate_open(struct server *s, struct node *node, int fd, int flags)
 
 /* Return: 0 and the handle's number in @fi, -errno */
 static int open_node(struct server *s, struct node *node, struct fuse_file_info *fi) {
-        const int flags = fi->flags, wanted = handle_flags(s, flags);
+        const int flags = fi->flags;
         AUTO_TREE struct tree_hold hold = tree_read(s, node->id);
         AUTO_FD int fd = -1;
         int r;
@@ -105,9 +94,7 @@ static int open_node(struct server *s, struct node *node, struct fuse_file_info 
                                 return r;
                 }
         }
-        r = fd = open_object(s, node, wanted);
-        if (r < 0 && wanted == O_RDWR && (flags & O_ACCMODE) == O_WRONLY)
-                r = fd = open_uncached(s, node, fi);
+        r = fd = open_object(s, node, flags & O_ACCMODE);
         if (r >= 0 && (flags & O_TRUNC))
                 r = truncate_open(s, node, fd, flags);
         if (r < 0)
@@ -147,8 +134,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi) {
         /* The kernel compares size and time whenever it asks for attributes. Before it does so again, it must
          * not add pages of what the host has written since to those it has. One file may have become another.
          */
-        fi->keep_cache =
-                r == 0 && !is_region && (s->config->exclusive || note_version(s, node, handle_fd(s, fi->fh)));
+        fi->keep_cache = r == 0 && !is_region && note_version(s, node, handle_fd(s, fi->fh));
         fi->noflush = !(r == 0 && writes && upper_judged(s, node));
         node_put(s->table, node);
         if (r < 0) {
@@ -309,12 +295,6 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
         off_t r;
 
         (void) ino;
-        /* what the kernel still has to write would be a hole here, and copies would lose it; without this
-         * operation the whole file is data */
-        if (s->writeback) {
-                reply_error(req, -ENOSYS);
-                return;
-        }
         /* the descriptor's own offset is used by nothing else */
         r = fd < 0 ? -1 : lseek(fd, off, whence);
         if (r < 0)

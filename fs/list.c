@@ -83,7 +83,7 @@ static int add_lower_plain(struct listing *l, const struct dirent64 *d) {
 
 static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *d) {
         struct server *s = l->server;
-        struct fuse_entry_param e = { .attr_timeout = s->timeout_s, .entry_timeout = s->timeout_s };
+        struct fuse_entry_param e = { .entry_timeout = sole_entry_s(s, l->node->region) };
         struct facts facts;
         uint64_t ino = 0;
         int r;
@@ -98,8 +98,7 @@ static int add_lower_plus(struct listing *l, int dir_fd, const struct dirent64 *
         e.ino = node_enter(s->table, l->node, d->d_name, &facts, NODE_LOWER, &ino);
         if (!e.ino)
                 return add_plain(l, d->d_name, facts.st.st_ino, facts.st.st_mode, d->d_off);
-        if (facts.loose)
-                e.attr_timeout = 0;
+        e.attr_timeout = facts.loose ? 0 : sole_attr_s(s, l->node->region, &facts.st, false);
         attr_fill(&s->ids, &facts, ino, &e.attr);
         add_entry(l, d->d_name, &e, d->d_off);
         return 0;

@@ -32,7 +32,7 @@ static int lookup_region(struct server *s, const char *name, struct fuse_entry_p
         table_unlock(s->table);
         *e = (struct fuse_entry_param){ .ino = root->id,
                                         .attr_timeout = s->timeout_s,
-                                        .entry_timeout = s->timeout_s };
+                                        .entry_timeout = sole_entry_s(s, (uint32_t) index) };
         if (S_ISDIR(root->type)) {
                 AUTO_TREE struct tree_hold hold = tree_read(s, root->id);
 

@@ -66,10 +66,10 @@ static bool any_differs(struct server *s, uint32_t region, uint64_t ids[static L
 void lowers_look(struct server *s) {
         AUTO_FREE uint64_t *ids = NULL;
 
-        for (uint32_t i = 0; !s->config->exclusive && i < s->config->n_regions; i++) {
+        for (uint32_t i = 0; i < s->config->n_regions; i++) {
                 const struct guard_notice notice = { .type = NOTICE_LOWER_CHANGED, .region = i };
 
-                if (!s->config->regions[i].below_overlay)
+                if (!s->config->regions[i].below_overlay || sole_alone(s, i))
                         continue;
                 if (!ids)
                         ids = calloc(LOWERS_LOOK_MAX, sizeof(*ids));

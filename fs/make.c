@@ -401,7 +401,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
                                           .name = name,
                                           .mode = mode,
                                           .flags = fi->flags,
-                                          .host_flags = handle_flags(s, fi->flags) | O_NONBLOCK | O_NOCTTY };
+                                          .host_flags = (fi->flags & O_ACCMODE) | O_NONBLOCK | O_NOCTTY };
         struct created c = { 0 };
         int r = create(s, &request, &c);
 

@@ -48,6 +48,7 @@ struct node {
         enum node_layer layer;
         struct node_version
                 version; /* regular file: when its pages in the kernel were last known to be right */
+        bool watched;    /* directory: sole.h sees what others do in it */
         bool has_upper;  /* lower directory: the upper holds a directory of the same path */
         bool hashed;     /* found by identity; false: the backing object is gone or was replaced */
         struct name *names;

@@ -234,7 +234,7 @@ static int settle(struct renaming *r, int dir) {
         table_unlock(s->table);
         if (!node)
                 return 0;
-        handle_repoint(s, node, dir, to->name);
+        handle_repoint(node, dir, to->name);
         (void) upper_land(s, node, node->writers > 0);
         node_put(s->table, node);
         return 0;

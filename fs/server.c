@@ -82,7 +82,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
-enum { DIRS_MAX = 512, DIRS_MIN = 8, EXCLUSIVE_TIMEOUT_S = 86400, BACKGROUND_MAX = 64 };
+enum { DIRS_MAX = 512, DIRS_MIN = 8, BACKGROUND_MAX = 64 };
 
 /* ---- INIT ---- */
 
@@ -106,7 +106,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn) {
         (void) take(conn, FUSE_CAP_READDIRPLUS_AUTO);
         /* a pipe and its pages cost more than one copy: reads were measured many times slower with splice */
         conn->want &= ~(unsigned int) (FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
-        s->writeback = s->config->exclusive && take(conn, FUSE_CAP_WRITEBACK_CACHE);
+        if (!take(conn, FUSE_CAP_EXPIRE_ONLY))
+                sole_end(s, "the kernel cannot be told to ask again (before Linux 6.2)");
         s->no_opendir = conn->capable & FUSE_CAP_NO_OPENDIR_SUPPORT;
 }
 
@@ -302,7 +303,7 @@ static int init_server(struct server *s, const struct guard_config *config, stru
         int r;
 
         s->config = config;
-        s->timeout_s = config->exclusive ? (double) EXCLUSIVE_TIMEOUT_S : config->timeout_ms / 1000.0;
+        s->timeout_s = config->timeout_ms / 1000.0;
         init_locks(s);
         if (watch_init(s) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -415,12 +416,14 @@ int guard_serve(const struct guard_config *config, int fuse_fd, struct error *er
         if (r == 0)
                 r = watch_start(s, err);
         if (r == 0) {
+                sole_start(s);
                 trim_start(s);
                 r = workers_run(s, fuse_fd);
         }
         if (r == -EBUSY || r == -EINTR)
                 return error_set(err, r, "the host did not answer requests under way: they were given up");
         trim_stop(s);
+        sole_stop(s);
         watch_stop(s);
         server_deinit(s);
         free(s);

@@ -14,6 +14,7 @@
 #include "fs/node.h"
 #include "fs/notice.h"
 #include "fs/quota.h"
+#include "fs/sole.h"
 #include "fs/trim.h"
 #include "fs/watch.h"
 #include "fs/workers.h"
@@ -60,9 +61,9 @@ struct server {
         pthread_key_t worker;                       /* struct worker of this thread */
         struct workers workers;
         struct trim trim;
+        struct sole sole;
         struct fuse_session *session;
-        double timeout_s;
-        bool writeback;               /* the kernel collects writes */
+        double timeout_s;             /* of what is shared */
         bool no_opendir;              /* the kernel can do without OPENDIR */
         atomic_uint_fast64_t init;    /* unique number of the INIT request until it is answered, else 0 */
         atomic_uint_fast32_t offered; /* its flags */

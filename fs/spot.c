@@ -312,8 +312,9 @@ int spot_enter(const struct spot *spot, const struct facts *facts, enum node_lay
         }
         *ret = (struct fuse_entry_param){
                 .ino = id,
-                .attr_timeout = facts->loose ? 0 : s->timeout_s, /* 0: the kernel asks for them */
-                .entry_timeout = s->timeout_s,
+                .attr_timeout = facts->loose ? 0 /* the kernel asks for them */
+                                             : sole_attr_s(s, spot->parent->region, &facts->st, false),
+                .entry_timeout = sole_entry_s(s, spot->parent->region),
         };
         attr_fill(&s->ids, &merged, ino, &ret->attr);
         return 0;

@@ -195,7 +195,7 @@ static int rebase(struct server *s, struct node *node, enum node_layer layer, in
                 node_keep_name(s->table, node, keep);
         node_rebase(s->table, node, layer, &facts);
         table_unlock(s->table);
-        handle_repoint(s, node, dir_fd, where->name);
+        handle_repoint(node, dir_fd, where->name);
         return 0;
 }
 
@@ -239,7 +239,7 @@ static int copy_nameless(struct server *s, struct node *node) {
         table_lock(s->table);
         node_rebase(s->table, node, NODE_UPPER, &facts);
         table_unlock(s->table);
-        handle_repoint_fd(s, node, fresh);
+        handle_repoint_fd(node, fresh);
         return 0;
 }
 
@@ -297,7 +297,7 @@ static int copy_up_named(struct server *s, struct node *node, bool with_data, co
         table_unlock(s->table);
         if (names >= was.st.st_nlink)
                 r = layer_set_number(dir, where->name, was.st.st_dev, was.st.st_ino);
-        handle_repoint(s, node, dir, where->name);
+        handle_repoint(node, dir, where->name);
         return r;
 }
 

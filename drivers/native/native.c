@@ -138,7 +138,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct pin *
                 .host_gid = plan->id.host_gid,
                 .inside_gid = plan->id.inside_gid,
                 .timeout_ms = any_overlay(plan) ? 500 : 1000, /* see WATCH_OVERLAY_MS */
-                .exclusive = plan->cache_exclusive,
+                .exclusive_fd = -1,
                 .disk_max = plan->disk_max,
                 .notice_fd = f->notice_fd,
         };

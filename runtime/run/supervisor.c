@@ -106,6 +106,20 @@ static void on_source_changed(struct supervisor *s, const struct guard_notice *n
         supervisor_fail(s, EXIT_AROUND, "BIND_SOURCE_CHANGED", text);
 }
 
+/* Somebody else writes in the workspace: its cache is as good as any from now on. */
+static void on_not_alone(struct supervisor *s, const struct guard_notice *notice) {
+        json_t *const plan = json_object_get(s->record.state, "plan");
+        json_t *rows = json_object_get(plan, "degraded");
+        json_t *row = json_pack("{s:s,s:s,s:o}", "wanted", "cache exclusive", "got", "cache shared", "reason",
+                                json_from_bytes(notice->detail, sizeof(notice->detail)));
+
+        events_emit(&s->record.events, "sandbox_degraded", json_deep_copy(row));
+        if (!rows && json_object_set_new(plan, "degraded", json_array()) == 0)
+                rows = json_object_get(plan, "degraded");
+        (void) json_array_append_new(rows, row);
+        (void) run_state_store(s->args->dir, s->record.state, false, NULL);
+}
+
 static void on_quota(struct supervisor *s, const struct guard_notice *notice) {
         uint64_t limit = 0;
 
@@ -120,6 +134,10 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
 
         if (notice->type == NOTICE_SOURCE_CHANGED) {
                 on_source_changed(s, notice);
+                return;
+        }
+        if (notice->type == NOTICE_NOT_ALONE) {
+                on_not_alone(s, notice);
                 return;
         }
         if (notice->type == NOTICE_QUOTA) {

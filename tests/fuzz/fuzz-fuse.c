@@ -390,6 +390,7 @@ static void run(const struct world *w, struct rules *rules, const uint8_t *data,
                                              .inside_uid = getuid(),
                                              .host_gid = getgid(),
                                              .inside_gid = getgid(),
+                                             .exclusive_fd = -1,
                                              .timeout_ms = 1000,
                                              .notice_fd = -1 };
         struct session se = { .worker = { .fd = -1 } };

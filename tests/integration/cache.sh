@@ -3,9 +3,12 @@
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# options of guard-mount
+OPTIONS=()
+
 g() {
         local rc=0
-        "$HELPERS/guard-mount" "$W" -- "$@" || rc=$?
+        "$HELPERS/guard-mount" "${OPTIONS[@]}" "$W" -- "$@" || rc=$?
         [ "$rc" != 77 ] || skip 'no user namespaces or no FUSE'
         return "$rc"
 }
@@ -26,9 +29,9 @@ while not seen():
     assert time.time() < end, 'never seen'
     time.sleep(0.01)
 print(time.time())
-" >"$T/seen" &
+" >"$T/seen" 2>"$T/notices" &
         local inside=$!
-        wait_for 20 test -e ready
+        wait_for 20 test -e ready || fail "$(cat "$T/notices")"
         sleep 0.3
         (eval "$3")
         local edited
@@ -127,6 +130,114 @@ for _ in range(3):
         eq 1048576 "$(stat -c %s f)"
 }
 
+# ---- cache: exclusive ----
+#
+# The same edits, and who has not the kernel for himself is told. Each of these is red when sole_end() does not sweep,
+# or sole_watch() does nothing.
+exclusive() {
+        OPTIONS=(-x -n)
+        "$@"
+        wait_for 5 grep -q not-alone "$T/notices" || fail 'nothing was told'
+}
+
+server_of() { cut -d' ' -f1 "/proc/$1/task/$1/children"; }
+
+# Nobody is asked: the server is stopped, and what was looked at 2 s before is there still. Red with the timeouts of
+# cache: shared.
+remembered() {
+        local i asked=0
+        mkdir d
+        for i in 1 2 3; do echo $i >d/f$i; done
+        mkfifo "$T/go2"
+        exec 7<>"$T/go2"
+        "$HELPERS/guard-mount" -x -n "$W" -- python3 -c "
+import os
+import sys, time
+def look():
+    return [os.stat('d/f%d' % i).st_size for i in (1, 2, 3)], os.stat('d').st_mode & 0o777
+look()
+time.sleep(1.2) # a directory is remembered once it was asked for again
+open('ready', 'w').close()
+look()
+sys.stdin.readline()
+print(*look())
+" <&7 >"$T/said" 2>"$T/notices" &
+        local mount=$!
+        wait_for 20 test -e ready || skip "$(cat "$T/notices")"
+        sleep 2
+        kill -STOP "$(server_of "$mount")"
+        echo >&7
+        wait_for 5 test -s "$T/said" || asked=1
+        kill -CONT "$(server_of "$mount")"
+        wait "$mount"
+        eq 0 "$asked" 'questions to the server'
+        eq '[2, 2, 2] 493' "$(cat "$T/said")"
+        eq '' "$(cat "$T/notices")" 'notices'
+}
+
+# All ways of changing something are the run's own doing. Red when is_foreign() does not look at the process.
+alone_while_working() {
+        OPTIONS=(-x -n)
+        g sh -ec '
+git init -q r && cd r && seq 1 500 | while read -r i; do echo $i >f$i; done
+git add . && git commit -qm f && git gc -q && git checkout -qb b && git mv f1 g1 && git commit -qam g && git checkout -q master 2>/dev/null || git checkout -q main
+cd .. && python3 -c "
+import mmap, os
+f = os.open(\"m\", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 8192); m = mmap.mmap(f, 8192); m[0:3] = b\"abc\"; m.flush(); m.close()
+os.link(\"m\", \"n\"); os.chmod(\"m\", 0o600); os.utime(\"n\"); os.symlink(\"m\", \"s\"); os.rename(\"n\", \"o\"); os.mkfifo(\"p\")
+os.posix_fallocate(f, 0, 65536); os.copy_file_range(f, f, 4096, 0, 16384); os.setxattr(\"m\", \"user.a\", b\"b\"); os.unlink(\"o\")
+os.mkdir(\"d\"); os.rename(\"d\", \"e\"); os.rmdir(\"e\")
+"
+printf "all: a.o b.o\n\tcat a.o b.o >all\n%%.o: %%.c\n\tcp \$< \$@\n" >Makefile && echo a >a.c && echo b >b.c && make -s && touch a.c && make -s
+' 2>"$T/notices"
+        lacks "$(cat "$T/notices")" not-alone
+        git -C r fsck --strict
+        eq '1 a b' "$(cat r/f1 all | xargs)"
+}
+
+# A name of the file that is not in the region is not watched: the file is asked for as if it were shared.
+linked_elsewhere() {
+        OPTIONS=(-x -n)
+        echo one >"$T/elsewhere"
+        ln -f "$T/elsewhere" f
+        watched '' "return os.stat('f').st_size == 9" "echo more! >>$T/elsewhere; truncate -s 9 $T/elsewhere"
+        lacks "$(cat "$T/notices")" not-alone
+        rm "$T/elsewhere"
+}
+
+# somebody who writes by way of a mapping is noticed when he lets go of it
+mapped_by_host() {
+        head -c 4096 /dev/zero | tr '\0' a >f
+        watched "f = os.open('f', os.O_RDONLY)" "return os.pread(f, 1, 0) == b'b'" 'python3 -c "
+import mmap, os
+m = mmap.mmap(os.open(\"f\", os.O_RDWR), 4096); m[0:1] = b\"b\"; m.close()"'
+}
+
+# More directories than may be watched: said, and an edit in one that is not is seen.
+no_more_marks() {
+        mkdir d1 d2 d3 d4
+        echo one >d4/f
+        cat >"$T/inside.py" <<'EOF'
+import os, time
+for i in range(1, 5):
+    os.listdir('d%d' % i)
+assert os.stat('d4/f').st_size == 4
+open('ready', 'w').close()
+end = time.time() + 5
+while os.stat('d4/f').st_size == 4:
+    assert time.time() < end, 'never seen'
+    time.sleep(0.01)
+EOF
+        unshare -Ur true 2>/dev/null || skip 'no user namespaces'
+        unshare -Ur sh -c "echo 3 >/proc/sys/user/max_fanotify_marks || exit 77
+exec '$HELPERS/guard-mount' -x -n '$W' -- python3 '$T/inside.py'" 2>"$T/notices" &
+        local inside=$!
+        wait_for 20 test -e ready || skip "$(cat "$T/notices")"
+        wait_for 5 grep -q 'more directories than fs.fanotify.max_user_marks allows' "$T/notices" || fail 'nothing was told'
+        echo more >>d4/f
+        wait "$inside"
+}
+
 t 'content of the same size' content
 t 'content of an open file' content_open
 t 'a size' size
@@ -140,4 +251,21 @@ t 'a directory that takes the place of another' directory_swapped
 t 'a mapping' mapped
 t 'a file is old or new, not half of each' never_torn
 t 'what the work wrote is what it reads' own_pages_stay
+
+t 'exclusive: what was looked at is there without the server' remembered
+t 'exclusive: whatever the work does, it is alone' alone_while_working
+t 'exclusive: content of the same size' exclusive content
+t 'exclusive: content of an open file' exclusive content_open
+t 'exclusive: a size' exclusive size
+t 'exclusive: a mode' exclusive mode
+t 'exclusive: a new name' exclusive new_name
+t 'exclusive: a new name in a listing' exclusive new_in_list
+t 'exclusive: a deleted name' exclusive deleted
+t 'exclusive: a file that is replaced' exclusive replaced
+t 'exclusive: a directory that is moved' exclusive directory_moved
+t 'exclusive: a directory that takes the place of another' exclusive directory_swapped
+t 'exclusive: a mapping' exclusive mapped
+t 'exclusive: a store into a mapping of the host' exclusive mapped_by_host
+t 'exclusive: a file with a name elsewhere' linked_elsewhere
+t 'exclusive: more directories than can be watched' no_more_marks
 finish

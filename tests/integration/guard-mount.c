@@ -162,7 +162,8 @@ static _Noreturn void inside(const struct setup *s, int sock) {
 /* ---- outside ---- */
 
 static _Noreturn void print_notices(int sock) {
-        static const char *const types[] = { "held", "denied", "source-changed", "lower-changed", "quota" };
+        static const char *const types[] = { "held",          "denied",    "source-changed",
+                                             "lower-changed", "not-alone", "quota" };
         struct guard_notice n;
 
         while (recv(sock, &n, sizeof(n), 0) == sizeof(n))
@@ -190,7 +191,9 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         struct pin pin = PIN_INIT;
         struct rules *rules = NULL;
         struct error err = { 0 };
-        struct region region = { .name = s->dir, .upper_fd = upper_fd, .kind = s->kind };
+        struct region region = {
+                .name = s->dir, .upper_fd = upper_fd, .kind = s->kind, .exclusive = s->exclusive
+        };
         struct guard_config config = { .regions = &region,
                                        .n_regions = 1,
                                        .host_uid = s->host_uid,
@@ -200,7 +203,7 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
                                        .timeout_ms = 1000,
                                        .disk_max = s->disk_max,
                                        .nodes_max = s->nodes_max,
-                                       .exclusive = s->exclusive };
+                                       .exclusive_fd = -1 };
         struct stat st;
         size_t len, n = 0;
         char byte;
@@ -223,6 +226,10 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
         region.rules = rules;
         config.notice_fd = notice_socket(s);
         drop_capabilities();
+        if (s->exclusive) {
+                config.exclusive_fd = guard_exclusive_open();
+                check(config.exclusive_fd, "watch for other writers");
+        }
         if (CONFINED && guard_confine(&config, &err) < 0) {
                 (void) fprintf(stderr, "guard-mount: server: %s\n", err.msg);
                 _exit(EXIT_BROKEN);

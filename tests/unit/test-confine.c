@@ -172,7 +172,9 @@ static int confine(const struct place *p) {
                 { .name = "a", .root_fd = p->dir_fd, .upper_fd = p->upper_fd, .kind = REGION_DIRECT },
                 { .name = "b", .root_fd = p->ro_fd, .upper_fd = -1, .kind = REGION_RO },
         };
-        const struct guard_config config = { .regions = regions, .n_regions = 2, .notice_fd = -1 };
+        const struct guard_config config = {
+                .regions = regions, .n_regions = 2, .exclusive_fd = -1, .notice_fd = -1
+        };
 
         return guard_confine(&config, NULL);
 }
