@@ -290,6 +290,31 @@ int flags_apply(const struct flags *flags, struct spec *spec, const struct spec_
         return 0;
 }
 
+/* The key "network.mode"; NULL: there is none. */
+static const struct key *key_by_path(const char *path) {
+        for (size_t i = 0; i < spec_key_count(); i++) {
+                char text[KEY_PATH_LEN];
+
+                if (strcmp(key_path(&spec_keys[i], text), path) == 0)
+                        return &spec_keys[i];
+        }
+        return NULL;
+}
+
+int flags_say(struct spec *spec, const char *name, const char *value, const struct spec_env_view *view,
+              struct error *err) {
+        static const struct flag_set set = { .spec = true };
+        const struct source src = { .tier = TIER_FLAG, .origin = name, .view = view };
+        struct option o = { .key = key_by_path(name) };
+
+        if (!o.key && (!option_find(&set, name, 0, &o) || !o.key))
+                return error_set(err, -EINVAL, "'%s' is neither a key such as 'network.mode' nor an option",
+                                 ESC(name));
+        if (merge_yields(spec, o.key, value))
+                return 0;
+        return o.form ? o.form->apply(spec, value, &src, err) : merge_text(spec, o.key, value, &src, err);
+}
+
 void flags_names(const struct flag_set *set,
                  void (*each)(void *arg, const char *name, char letter, const char *metavar), void *arg) {
         struct option o;

@@ -67,6 +67,15 @@ struct flags *flags_free(struct flags *flags);
 int flags_apply(const struct flags *flags, struct spec *spec, const struct spec_env_view *view,
                 struct error *err) __attribute__((warn_unused_result));
 
+/**
+ * flags_say() - set one value by name
+ * @name: a key, "network.mode", or an option without its dashes, "network"
+ * @spec: may be half changed on failure
+ * Return: 0, -EINVAL, -E2BIG, -EPERM, -ENOTSUP, -ENOMEM.
+ */
+int flags_say(struct spec *spec, const char *name, const char *value, const struct spec_env_view *view,
+              struct error *err) __attribute__((warn_unused_result));
+
 /** flags_help() - the help of a verb, lines of at most 80 columns. Return: 0, -ENOMEM, -E2BIG. */
 int flags_help(const struct flag_set *set, struct buf *out) __attribute__((warn_unused_result));
 

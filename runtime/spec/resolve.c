@@ -154,7 +154,8 @@ static int default_workspace(struct spec *spec, const struct ctx *ctx, struct er
         return spec->workspace.source ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err) {
+int spec_resolve_said(const struct ctx *ctx, const struct spec_said *said, struct spec **ret,
+                      struct error *err) {
         const struct spec_env_view view = { .home = ctx->home, .cwd = ctx->cwd };
         AUTO_SPEC struct spec *spec = NULL;
         int r;
@@ -164,12 +165,12 @@ int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec *
                 r = merge_config(spec, ctx, &view, err);
         if (r == 0)
                 r = merge_environment(spec, ctx, &view, err);
-        for (size_t i = 0; r == 0 && i < flags->n_specs; i++)
-                r = spec_merge_file(spec, flags->specs[i], flags->spec_tier, &view, err);
+        if (r == 0)
+                r = said->files(said->arg, spec, &view, err);
         if (r == 0)
                 r = merge_aliases(spec, ctx, TIER_FLAG, &view, err);
         if (r == 0)
-                r = flags_apply(flags, spec, &view, err);
+                r = said->options(said->arg, spec, &view, err);
         if (r == 0)
                 r = default_workspace(spec, ctx, err);
         if (r == 0)
@@ -178,4 +179,25 @@ int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec *
                 return r;
         *ret = TAKE_PTR(spec);
         return 0;
+}
+
+static int flag_files(const void *arg, struct spec *spec, const struct spec_env_view *view,
+                      struct error *err) {
+        const struct flags *flags = arg;
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < flags->n_specs; i++)
+                r = spec_merge_file(spec, flags->specs[i], flags->spec_tier, view, err);
+        return r;
+}
+
+static int flag_options(const void *arg, struct spec *spec, const struct spec_env_view *view,
+                        struct error *err) {
+        return flags_apply(arg, spec, view, err);
+}
+
+int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err) {
+        const struct spec_said said = { flag_files, flag_options, flags };
+
+        return spec_resolve_said(ctx, &said, ret, err);
 }

@@ -23,6 +23,19 @@
 int spec_resolve(const struct ctx *ctx, const struct flags *flags, struct spec **ret, struct error *err)
         __attribute__((warn_unused_result));
 
+/** struct spec_said - what a caller of the library says; called in this order, each 0 or -errno as
+ * spec_resolve() */
+struct spec_said {
+        int (*files)(const void *arg, struct spec *spec, const struct spec_env_view *view, struct error *err);
+        int (*options)(const void *arg, struct spec *spec, const struct spec_env_view *view,
+                       struct error *err);
+        const void *arg;
+};
+
+/** spec_resolve_said() - spec_resolve() with @said in the places of files and options */
+int spec_resolve_said(const struct ctx *ctx, const struct spec_said *said, struct spec **ret,
+                      struct error *err) __attribute__((warn_unused_result));
+
 /**
  * spec_dump() - every value with the tier that said it; values of variables are left out
  * {"network": {"mode": {"value": "none", "tier": "built-in"}}, "env": {"value": [{"name": "A", "tier": ..}],
