@@ -6,14 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/follow.h"
 #include "cli/runs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
-#include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/parse.h"
-#include "runtime/run/events.h"
+#include "runtime/run/eventread.h"
 
 enum { TYPES_MAX = 32 };
 
@@ -52,50 +50,16 @@ static const struct flag_set flags = {
         .n_options = ARRAY_SIZE(options),
 };
 
-/* Lines on their way to standard output. */
-struct filter {
-        const struct options *options;
-        struct buf line; /* the beginning of one whose end has not come */
-};
-
-static bool is_wanted(const struct options *o, const char *line, size_t len) {
-        AUTO_JSON json_t *event = json_loadb(line, len, 0, NULL);
-        const char *type = json_string_value(json_object_get(event, "type"));
-        const json_int_t seq = json_integer_value(json_object_get(event, "seq"));
-        bool found = o->n_types == 0;
-
-        if (!event) /* cut off by a crash */
-                return false;
-        for (size_t i = 0; type && i < o->n_types; i++)
-                found |= strcmp(type, o->types[i]) == 0;
-        return found && (o->since == 0 || (uint64_t) seq > o->since);
-}
-
-static int put(const char *data, size_t len, void *arg) {
-        struct filter *f = arg;
-        const char *end;
-        int r;
-
-        while ((end = memchr(data, '\n', len))) {
-                const size_t n = (size_t) (end + 1 - data);
-
-                r = buf_add(&f->line, data, n);
-                if (r == 0 && is_wanted(f->options, f->line.data, f->line.len))
-                        r = write_all(STDOUT_FILENO, f->line.data, f->line.len);
-                if (r < 0)
-                        return r;
-                f->line.len = 0;
-                data += n;
-                len -= n;
-        }
-        return len > 0 ? buf_add(&f->line, data, len) : 0;
+static int print(const json_t *event, const char *line, size_t len, void *arg) {
+        (void) event;
+        (void) arg;
+        return write_all(STDOUT_FILENO, line, len);
 }
 
 int verb_events(const struct ctx *ctx, int argc, char **argv) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         struct options o = { 0 };
-        struct filter f = { .options = &o, .line = { .max = 2 * EVENT_MAX_BYTES } };
-        AUTO_FD int pidfd = -1;
+        struct event_filter filter;
         struct error err = { 0 };
         int next, code, r;
 
@@ -108,11 +72,11 @@ int verb_events(const struct ctx *ctx, int argc, char **argv) {
         r = run_dir_open(ctx, argv[next], &dir, &err);
         if (r < 0)
                 return runs_complain(&err);
-        if (o.follow)
-                pidfd = follow_pidfd(&dir); /* none: it has ended, what is there is all */
-        r = follow_file(dir.fd, "events.jsonl", pidfd < 0 ? -1 : pidfd, put, &f);
-        buf_deinit(&f.line);
-        if (r < 0 && r != -EPIPE)
+        filter = (struct event_filter){ o.since, o.n_types > 0 ? o.types : NULL, o.n_types, o.follow };
+        r = events_read(&dir, &filter, print, NULL, &err);
+        if (r == 0 || r == -EPIPE)
+                return EXIT_OK;
+        if (!err.code)
                 (void) error_set(&err, r, "events of run %s: %s", dir.id, strerror(-r));
-        return r < 0 && r != -EPIPE ? runs_complain(&err) : EXIT_OK;
+        return runs_complain(&err);
 }

@@ -102,7 +102,7 @@ static int run(const struct ctx *ctx, const struct launch_options *o, const char
         struct exec_order order = { .argv = (const char *const *) argv,
                                     .env = (const char *const *) o->env,
                                     .cwd = o->cwd,
-                                    .tty = o->tty,
+                                    .tty = { .when = o->tty },
                                     .detach = o->detach };
         struct error err = { 0 };
         struct run_msg end;

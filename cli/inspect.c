@@ -10,6 +10,7 @@
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
 #include "runtime/run/list.h"
+#include "runtime/run/message.h"
 
 enum { SPEC_MAX_BYTES = 4 << 20, STRING_MAX = 4096 };
 

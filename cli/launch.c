@@ -129,7 +129,7 @@ static int execute(const struct ctx *ctx, struct launch_options *o, const struct
                 .spec = spec,
                 .spec_json = dump,
                 .argv = (const char *const *) argv,
-                .tty = o->tty,
+                .tty = { .when = o->tty },
                 .events_fd = o->events_fd,
                 .trace = o->trace,
                 .ready = tell_id,

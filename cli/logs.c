@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/follow.h"
 #include "cli/runs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -16,6 +15,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/parse.h"
 #include "runtime/base/sys.h"
+#include "runtime/run/follow.h"
 
 struct options {
         bool follow, errors;

@@ -9,6 +9,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
+#include "runtime/run/control.h"
 #include "runtime/run/list.h"
 
 struct options {
@@ -54,7 +55,7 @@ static int remove_run(const struct ctx *ctx, const char *id, void *arg, struct e
 
         r = run_dir_open(ctx, id, &dir, err);
         if (r == 0 && o->force)
-                r = runs_stop(&dir, 0, err);
+                r = control_stop(&dir, 0, err);
         if (r == 0)
                 r = check(&dir, o, err);
         if (r < 0)

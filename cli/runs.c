@@ -1,14 +1,11 @@
 #include "cli/runs.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/launch.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
-#include "runtime/run/control.h"
 
 int runs_complain(const struct error *err) {
         log_error("%s", err->msg);
@@ -53,26 +50,4 @@ int runs_for_each_word(const struct ctx *ctx, int argc, char **argv, int next, r
                         code = runs_complain(&err);
         }
         return code;
-}
-
-int runs_stop(const struct run_dir *dir, int grace_s, struct error *err) {
-        struct run_msg msg = { .type = RUN_MSG_STOP, .code = grace_s };
-        AUTO_FD int sock = -1;
-        int r;
-
-        sock = control_connect(dir, NULL);
-        if (sock == -ESRCH)
-                return 0; /* it has ended, or died */
-        if (sock < 0)
-                return error_set(err, sock, "stop run %s: %s", dir->id, strerror(-sock));
-        r = run_msg_send(sock, &msg, -1);
-        if (r == 0)
-                r = run_msg_recv(sock, &msg, NULL);
-        if (r == -ECONNRESET || r == -EPIPE)
-                return 0; /* it was just ending */
-        if (r < 0)
-                return error_set(err, r, "stop run %s: %s", dir->id, strerror(-r));
-        if (strcmp(msg.failure_code, "SANDBOX_CAPACITY") == 0)
-                return error_set(err, -EBUSY, "stop run %s: %s", dir->id, msg.text);
-        return 0;
 }

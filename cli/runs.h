@@ -4,7 +4,6 @@
 #pragma once
 
 #include "cli/verbs.h"
-#include "runtime/run/message.h"
 #include "runtime/run/state.h"
 #include "runtime/spec/flags.h"
 
@@ -22,13 +21,6 @@ typedef int (*runs_verb_fn)(const struct ctx *ctx, const char *id, void *arg, st
 /** runs_for_each_word() - @fn for argv[next..], at least one; failures are said, the rest goes on. Return:
  * exit code. */
 int runs_for_each_word(const struct ctx *ctx, int argc, char **argv, int next, runs_verb_fn fn, void *arg);
-
-/**
- * runs_stop() - end a run that lives and wait for its last word
- * @grace_s: seconds between SIGTERM and SIGKILL
- * Return: 0 (also when it had ended already), -errno with a message.
- */
-int runs_stop(const struct run_dir *dir, int grace_s, struct error *err) __attribute__((warn_unused_result));
 
 /** runs_complain() - @err on stderr. Return: EXIT_FAILED. */
 int runs_complain(const struct error *err);

@@ -4,6 +4,7 @@
 #include "cli/runs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/parse.h"
+#include "runtime/run/control.h"
 
 enum { GRACE_DEFAULT_S = 10, GRACE_MAX_S = 3600 };
 
@@ -38,7 +39,7 @@ static int stop(const struct ctx *ctx, const char *id, void *arg, struct error *
 
         r = run_dir_open(ctx, id, &dir, err);
         if (r == 0)
-                r = runs_stop(&dir, o->grace_s, err);
+                r = control_stop(&dir, o->grace_s, err);
         if (r == 0)
                 printf("%s\n", dir.id);
         return r;

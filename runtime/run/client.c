@@ -168,8 +168,7 @@ static int loop(struct client *c) {
         return 0;
 }
 
-/* The command was told that all is written, so its exit code cannot say that it is not. */
-static void tell_lost_output(const struct relay *relay, struct run_msg *ret) {
+void client_tell_lost(const struct relay *relay, struct run_msg *ret) {
         struct error err = { 0 };
 
         if (ret->type != RUN_MSG_EXIT || relay_error(relay, &err) == 0)
@@ -206,6 +205,6 @@ int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay 
                 return error_set(err, r, "the supervisor of the run %s: %s",
                                  c.supervisor > 0 ? "died" : "ended before the command did", strerror(-r));
         *ret = c.last;
-        tell_lost_output(relay, ret);
+        client_tell_lost(relay, ret);
         return 0;
 }

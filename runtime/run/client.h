@@ -31,3 +31,8 @@ int client_block_signals(void) __attribute__((warn_unused_result));
  */
 int client_wait(pid_t supervisor, int sock, int in_fd, int out_fd, struct relay *relay, struct run_msg *ret,
                 struct error *err) __attribute__((warn_unused_result));
+
+/** client_tell_lost() - when output could not be written: the command was told that it is, so its exit code
+ * in
+ * @ret cannot say so, and @ret becomes an error */
+void client_tell_lost(const struct relay *relay, struct run_msg *ret);

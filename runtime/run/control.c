@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/run/message.h"
 
 enum { BACKLOG = 128 };
 
@@ -62,4 +63,26 @@ int control_connect(const struct run_dir *dir, struct error *err) {
 void control_close(const struct run_dir *dir, int listen_fd) {
         (void) fd_close(listen_fd);
         (void) unlinkat(dir->fd, name, 0);
+}
+
+int control_stop(const struct run_dir *dir, int grace_s, struct error *err) {
+        struct run_msg msg = { .type = RUN_MSG_STOP, .code = grace_s };
+        AUTO_FD int sock = -1;
+        int r;
+
+        sock = control_connect(dir, NULL);
+        if (sock == -ESRCH)
+                return 0; /* it has ended, or died */
+        if (sock < 0)
+                return error_set(err, sock, "stop run %s: %s", dir->id, strerror(-sock));
+        r = run_msg_send(sock, &msg, -1);
+        if (r == 0)
+                r = run_msg_recv(sock, &msg, NULL);
+        if (r == -ECONNRESET || r == -EPIPE)
+                return 0; /* it was just ending */
+        if (r < 0)
+                return error_set(err, r, "stop run %s: %s", dir->id, strerror(-r));
+        if (strcmp(msg.failure_code, "SANDBOX_CAPACITY") == 0)
+                return error_set(err, -EBUSY, "stop run %s: %s", dir->id, msg.text);
+        return 0;
 }

@@ -23,5 +23,13 @@ int control_accept(int listen_fd) __attribute__((warn_unused_result));
  * not started with 'start'), -errno, with a message. */
 int control_connect(const struct run_dir *dir, struct error *err) __attribute__((warn_unused_result));
 
+/**
+ * control_stop() - end a run that lives and wait for its last word
+ * @grace_s: seconds between SIGTERM and SIGKILL
+ * Return: 0 (also when it had ended already), -errno with a message.
+ */
+int control_stop(const struct run_dir *dir, int grace_s, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** control_close() - take no more clients: close @listen_fd (-1: nothing) and remove the name */
 void control_close(const struct run_dir *dir, int listen_fd);

@@ -9,6 +9,7 @@
 #include "runtime/run/engine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -24,6 +25,8 @@
 #include "runtime/run/client.h"
 #include "runtime/run/control.h"
 #include "runtime/run/events.h"
+#include "runtime/run/order.h"
+#include "runtime/run/pass.h"
 #include "runtime/run/supervisor.h"
 
 enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125 }; /* see cofferdam-run(1) */
@@ -58,14 +61,17 @@ static bool is_tty(const int stdio[3], int i) {
         return stdio[i] >= 0 && isatty(stdio[i]);
 }
 
-static void command_of(const char *const *argv, const int stdio[3], enum run_tty tty,
+static void command_of(const char *const *argv, const int stdio[3], const struct run_tty_order *tty,
                        struct exec_request *ret) {
+        const bool on = tty->when == TTY_ON;
+
         *ret = (struct exec_request){ .argv = argv,
-                                      .tty = tty == TTY_ON || (is_tty(stdio, 0) && is_tty(stdio, 1)) };
+                                      .tty = on || (is_tty(stdio, 0) && is_tty(stdio, 1)),
+                                      .winsize = tty->size };
         memcpy(ret->stdio, stdio, sizeof(ret->stdio));
         /* "2>errors" at a prompt keeps its meaning; who asks for a terminal gets it for all three */
         for (int i = 0; ret->tty && i < 3; i++)
-                if (i < 2 || tty == TTY_ON || is_tty(stdio, 2))
+                if (i < 2 || on || is_tty(stdio, 2))
                         ret->stdio[i] = -1;
         for (int i = 0; ret->tty && i < 2; i++)
                 if (stdio[i] >= 0 && ioctl(stdio[i], TIOCGWINSZ, &ret->winsize) == 0)
@@ -81,6 +87,16 @@ static int let_go(const struct run_request *req, int sock, const struct run_msg 
                 return error_set(err, r, "tell the id of the run: %s", strerror(-r));
         r = run_msg_send(sock, &heard, -1);
         return r < 0 ? error_set(err, r, "the supervisor of the run died: %s", strerror(-r)) : 0;
+}
+
+/* Another process waits for the end of the command's streams: only files stay open here, which are ours to
+ * read and write. */
+static void drop_streams(const int stdio[3], const struct relay *relay) {
+        AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+        for (int i = 0; null >= 0 && i < 3; i++)
+                if (stdio[i] >= 0 && relay->streams[i].file_fd != stdio[i])
+                        (void) dup2(null, stdio[i]);
 }
 
 /* Forks the supervisor and stays until it has said its last word. */
@@ -102,12 +118,17 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
         if (pid == 0) {
                 (void) fd_close(ours);
                 relay_drop_ours(relay);
+                if (req->client) /* whose end of file says that this process's parent is gone */
+                        (void) close(*req->client);
                 args->client_fd = theirs;
                 _exit(supervisor_main(args));
         }
         theirs = fd_close(theirs);
         relay_drop_theirs(relay);
-        r = client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
+        if (req->client)
+                drop_streams(req->stdio, relay);
+        r = req->client ? pass_wait(ours, *req->client, relay, ret, err)
+                        : client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
         if (r == 0 && ret->type == RUN_MSG_READY)
                 r = let_go(req, ours, ret, err);
         if (r == 0 && ret->type == RUN_MSG_READY)
@@ -150,7 +171,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         };
         int r;
 
-        command_of(req->argv, req->stdio, req->tty, &command);
+        command_of(req->argv, req->stdio, &req->tty, &command);
         r = relay_init(&relay, command.stdio, err);
         if (r < 0)
                 return r;
@@ -231,39 +252,6 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                 refuse(ret, "SANDBOX_SETUP_FAILED", err.msg);
 }
 
-/* What a further command needs, as one message. @fds: the block, owned by the caller, then the streams. */
-static int order_message(const struct exec_order *order, struct exec_request *command, struct run_msg *msg,
-                         int fds[RUN_MSG_FDS_MAX], size_t *ret_n, struct error *err) {
-        AUTO_BUF struct buf b = { .max = BLOCK_MAX_BYTES };
-        const char *const cwd = order->cwd ? order->cwd : "";
-        size_t n = 1;
-        int r;
-
-        *msg = (struct run_msg){ .type = RUN_MSG_EXEC,
-                                 .flags = (command->tty ? RUN_EXEC_TTY : 0U) |
-                                          (order->detach ? RUN_EXEC_DETACH : 0U),
-                                 .rows = command->winsize.ws_row,
-                                 .cols = command->winsize.ws_col };
-        r = buf_add(&b, cwd, strlen(cwd) + 1);
-        if (r == 0)
-                r = block_put(&b, order->argv, &msg->size.argc);
-        if (r == 0)
-                r = block_put(&b, order->env, &msg->size.envc);
-        if (r == 0)
-                r = block_fd(&b);
-        if (r < 0)
-                return error_set(err, r, "command line and environment: %s", strerror(-r));
-        msg->size.bytes = (uint32_t) b.len;
-        fds[0] = r;
-        for (int i = 0; i < (order->detach ? 0 : 3); i++)
-                if (command->stdio[i] >= 0) {
-                        msg->flags |= 1U << i;
-                        fds[n++] = command->stdio[i];
-                }
-        *ret_n = n;
-        return 0;
-}
-
 static int exec_in(const struct run_dir *dir, const struct exec_order *order, struct run_msg *ret,
                    struct error *err) {
         CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
@@ -275,7 +263,7 @@ static int exec_in(const struct run_dir *dir, const struct exec_order *order, st
         int r = 0;
 
         if (!order->detach) {
-                command_of(order->argv, order->stdio, order->tty, &command);
+                command_of(order->argv, order->stdio, &order->tty, &command);
                 r = relay_init(&relay, command.stdio, err);
         }
         if (r == 0)
@@ -293,6 +281,10 @@ static int exec_in(const struct run_dir *dir, const struct exec_order *order, st
         if (r < 0 && r != -EPIPE) /* refused: why stands in what it said before it hung up */
                 return error_set(err, r, "hand the command to run %s: %s", dir->id, strerror(-r));
         relay_drop_theirs(&relay);
+        if (order->client) {
+                drop_streams(order->stdio, &relay);
+                return pass_wait(sock, *order->client, &relay, ret, err);
+        }
         return client_wait(0, sock, order->stdio[0], order->stdio[1], &relay, ret, err);
 }
 

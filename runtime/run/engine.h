@@ -10,15 +10,23 @@
 
 enum run_tty { TTY_AUTO, TTY_ON };
 
+/** struct run_tty_order - whether the command gets a terminal */
+struct run_tty_order {
+        enum run_tty when;   /* TTY_AUTO: when stdin and stdout are terminals */
+        struct winsize size; /* unless one of them has one */
+};
+
 /** struct run_request - what to run; borrowed */
 struct run_request {
         const struct spec *spec;
         const json_t *spec_json; /* spec_dump(), for spec.json; borrowed */
         const char *const *argv; /* the command, NULL-terminated, not empty; NULL: none, the run lives on */
-        enum run_tty tty;        /* TTY_AUTO: a terminal when stdin and stdout are terminals */
-        int stdio[3];            /* the caller's descriptors, -1: closed */
-        int events_fd;           /* sink of --events, -1: none */
-        struct trace trace;      /* of the caller */
+        struct run_tty_order tty;
+        int stdio[3];       /* the caller's descriptors, -1: closed */
+        int events_fd;      /* sink of --events, -1: none */
+        struct trace trace; /* of the caller */
+        const int *client;  /* who is told of the command and may signal it (pass.h), borrowed; NULL: this
+                               process's user, by signals and its terminal */
         /* without a command: called with the run's id when it is ready. A caller that is killed before this
          * has returned 0 takes the run with it: nobody would know of it. NULL: nothing to do. */
         int (*ready)(void *arg, const char *run_id);
@@ -45,9 +53,10 @@ struct exec_order {
         const char *const *argv; /* NULL-terminated, not empty */
         const char *const *env;  /* "NAME=value", NULL-terminated: added to the run's; NULL: none */
         const char *cwd;         /* absolute path inside; NULL: the workspace */
-        enum run_tty tty;
-        bool detach;  /* do not wait: @ret of run_exec() carries the command's number */
-        int stdio[3]; /* the caller's descriptors, -1: closed; not looked at with @detach */
+        struct run_tty_order tty;
+        bool detach;       /* do not wait: @ret of run_exec() carries the command's number */
+        int stdio[3];      /* the caller's descriptors, -1: closed; not looked at with @detach */
+        const int *client; /* as in struct run_request */
 };
 
 /**

@@ -1,5 +1,5 @@
 /*
- * follow.h - print a file of a run that may still grow
+ * follow.h - read a file of a run that may still grow
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "cli/follow.h"
+#include "runtime/run/follow.h"
 
 #include <errno.h>
 #include <fcntl.h>
