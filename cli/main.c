@@ -1,16 +1,19 @@
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/ctx.h"
+#include "cli/library.h"
 #include "cli/verbs.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
 #include "runtime/base/suggest.h"
+#include "runtime/lib/caller.h"
+#include "runtime/lib/request.h"
 
 static int verb_version(const struct ctx *ctx, int argc, char **argv) {
         (void) ctx;
@@ -71,23 +74,41 @@ int verb_unknown(const char *word) {
         return EXIT_USAGE;
 }
 
+/*
+ * Notes which of 0, 1, 2 the caller had closed and occupies them, so that no file of ours becomes somebody's
+ * standard output.
+ */
+static int guard_stdio(struct ctx *ctx) {
+        for (int fd = 0; fd < 3; fd++) {
+                if (fcntl(fd, F_GETFD) >= 0)
+                        continue;
+                ctx->stdio_closed[fd] = true;
+                if (open("/dev/null", O_RDWR) != fd) /* NOLINT(android-cloexec-open): stdio stays over exec */
+                        return -EBADF;
+        }
+        return 0;
+}
+
 /* The verb of argv[1], run with the caller's context. */
 static int dispatch(int argc, char **argv) {
         const struct verb *verb;
-        struct cli_ctx c;
+        struct caller c;
         int code;
 
         if (argc < 2) {
                 log_error("no verb: see 'cofferdam help'");
                 return EXIT_USAGE;
         }
+        if (strcmp(argv[1], LIBRARY_WORD) == 0)
+                return library_main();
         verb = verb_find(argv[1]);
         if (!verb)
                 return verb_unknown(argv[1]);
-        if (cli_ctx_init(&c) < 0)
+        caller_init(&c);
+        if (guard_stdio(&c.ctx) < 0)
                 return EXIT_SETUP; /* not even /dev/null can be opened, so there is nobody to tell */
         code = verb->run(&c.ctx, argc - 1, argv + 1);
-        cli_ctx_deinit(&c);
+        caller_deinit(&c);
         return code;
 }
 

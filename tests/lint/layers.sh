@@ -8,6 +8,7 @@ fs netns runtime/auth
 drivers
 runtime/run
 runtime/agent
+runtime/lib
 cli'
 # shellcheck disable=SC2016 # an awk program
 git ls-files '*.c' '*.h' | xargs grep -nE '^#include "' | awk -v layers="$layers" '

@@ -1,5 +1,5 @@
-/* Everything the program learns from its environment is read here, once. */
-#include "cli/ctx.h"
+/* Everything the program, or a user of the library, learns from the environment is read here, once. */
+#include "runtime/lib/caller.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static char *join(const char *dir, const char *rest) {
         return normal;
 }
 
-static const char *user_name_of(struct cli_ctx *c) {
+static const char *user_name_of(struct caller *c) {
         const char *user = getenv("USER");
 
         if (c->user.name)
@@ -40,7 +40,7 @@ static const char *user_name_of(struct cli_ctx *c) {
         return c->uid_text;
 }
 
-static void set_dirs(struct cli_ctx *c) {
+static void set_dirs(struct caller *c) {
         const char *state = absolute_env("XDG_STATE_HOME"), *config = absolute_env("XDG_CONFIG_HOME");
 
         if (state)
@@ -54,25 +54,10 @@ static void set_dirs(struct cli_ctx *c) {
         c->ctx.config_dir = c->config_dir;
 }
 
-/*
- * Notes which of 0, 1, 2 the caller had closed and occupies them, so that no file of ours becomes somebody's
- * standard output.
- */
-static int guard_stdio(struct ctx *ctx) {
-        for (int fd = 0; fd < 3; fd++) {
-                if (fcntl(fd, F_GETFD) >= 0)
-                        continue;
-                ctx->stdio_closed[fd] = true;
-                if (open("/dev/null", O_RDWR) != fd) /* NOLINT(android-cloexec-open): stdio stays over exec */
-                        return -EBADF;
-        }
-        return 0;
-}
-
-int cli_ctx_init(struct cli_ctx *c) {
+void caller_init(struct caller *c) {
         const char *home = absolute_env("HOME");
 
-        *c = (struct cli_ctx){ .ctx = { .uid = geteuid(), .gid = getegid() } };
+        *c = (struct caller){ .ctx = { .uid = geteuid(), .gid = getegid() } };
         if (user_by_uid("/etc/passwd", c->ctx.uid, &c->user) < 0)
                 c->user = (struct user){ 0 };
         c->ctx.user_name = user_name_of(c);
@@ -82,10 +67,9 @@ int cli_ctx_init(struct cli_ctx *c) {
         c->ctx.cwd = getcwd(c->cwd, sizeof(c->cwd)) && c->cwd[0] == '/' ? c->cwd : NULL;
         c->ctx.environ = (const char *const *) environ;
         set_dirs(c);
-        return guard_stdio(&c->ctx);
 }
 
-void cli_ctx_deinit(struct cli_ctx *c) {
+void caller_deinit(struct caller *c) {
         user_deinit(&c->user);
         free(c->state_dir);
         free(c->config_dir);

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# libcofferdam as others see it: installed, found with pkg-config, compiled against, run
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# as.sh has installed it for an ordinary user
+D=$TOP/installed
+if [ ! -d "$D" ]; then
+        D=$T/installed
+        DESTDIR=$D meson install -C "$(dirname "${COFFERDAM:-$TOP/build/cofferdam}")" --no-rebuild --quiet >"$T/install.log" 2>&1 ||
+                { cat "$T/install.log"; exit 99; }
+fi
+LIB=$(dirname "$(find "$D" -name libcofferdam.so)")
+export PKG_CONFIG_SYSROOT_DIR=$D PKG_CONFIG_PATH=$LIB/pkgconfig LD_LIBRARY_PATH=$LIB
+
+# compile SOURCE RESULT [OPTION...]
+compile() {
+        local source=$1 result=$2
+        shift 2
+        # shellcheck disable=SC2046 # words
+        cc -Wall -Wextra -Werror "$@" $(pkg-config --cflags libcofferdam) "$source" -o "$result" \
+                $(pkg-config --libs libcofferdam) || fail "compile $source"
+}
+
+installed_files() {
+        local h
+        h=$(cd "$D" && find . -name '*.h')
+        eq 1 "$(wc -l <<<"$h")" 'headers'
+        pkg-config --exists libcofferdam
+        eq "$("$C" version | sed 's/.* //')" "$(pkg-config --modversion libcofferdam)"
+        cmp "$C" "$D$(pkg-config --variable=program libcofferdam | sed "s|^$D||")"
+        # what it needs of the system is no more than it reads documents with
+        eq 'libc.so.6 libjansson.so.4 libyaml-0.so.2' \
+                "$(readelf -d "$LIB/libcofferdam.so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort | tr '\n' ' ' | sed 's/ $//')"
+}
+
+header_is_c_and_cxx() {
+        local std h
+        h=$(find "$D" -name cofferdam.h)
+        need_command c++
+        for std in c99 c11 gnu17; do
+                echo '#include <cofferdam.h>' | cc -x c -std=$std -pedantic -Wall -Wextra -Wstrict-prototypes -Werror -fsyntax-only -I"$(dirname "$h")" - || fail $std
+        done
+        for std in c++11 c++17; do
+                echo '#include <cofferdam.h>' | c++ -x c++ -std=$std -pedantic -Wall -Wextra -Werror -fsyntax-only -I"$(dirname "$h")" - || fail $std
+        done
+}
+
+# Red when a function is added to or taken from the map without the list, or its version changes: the list only grows.
+symbols_are_listed() {
+        nm -D --defined-only "$LIB/libcofferdam.so" | awk '$2 == "T" { print $3 }' | LC_ALL=C sort >have
+        diff "$TOP/tests/assets/library/symbols.txt" have || fail 'symbols'
+        grep -oE '\bcofferdam_[a-z_]+\(' "$TOP/runtime/lib/cofferdam.h" | tr -d '(' | LC_ALL=C sort -u >declared
+        sed 's/@.*//' have | diff declared - || fail 'the header declares what is not there, or the reverse'
+}
+
+# A library that prints, exits, forks or changes signals would have to import the function for it.
+imports_nothing_of_the_process() {
+        local names
+        names='exit|_exit|abort|fork|vfork|pthread_create|signal|sigaction|sigprocmask|pthread_sigmask|chdir|fchdir|umask|setenv|putenv|unsetenv|clearenv|setrlimit64|prctl|printf|vprintf|__printf_chk|puts|putchar|fputs|fwrite|perror|dprintf|stdout|stderr|kill|raise|secure_getenv'
+        nm -D -u "$LIB/libcofferdam.so" | sed 's/.* //; s/@.*//' >imports
+        ! grep -xE "$names" imports || fail 'imports'
+}
+
+example() {
+        compile "$TOP/docs/examples/steps.c" steps -std=c11 -D_POSIX_C_SOURCE=200809L
+        mkdir ws
+        status 3 env STEPS_PROGRAM="$C" ./steps "$W/ws" 'echo one >f; mkdir -p .git/hooks; echo x >.git/hooks/pre-commit' \
+                'cat f; echo two >&2' 'exit 3' 'echo never' >out 2>err
+        has "$(cat out)" $'one\ntwo'
+        has "$(cat out)" 'waits for review: A .git/hooks/pre-commit'
+        has "$(cat out)" ': sandbox_finished'
+        lacks "$(cat out)" never
+        eq '' "$(cat err)" stderr
+        eq one "$(cat ws/f)"
+        [ ! -e ws/.git/hooks/pre-commit ] || fail 'a held file is on the host'
+        "$C" rm -f "$(sed -n 's/^run //p' out)" >rm.out
+}
+
+user_of_library() {
+        [ -x "$T/library-use" ] || compile "$TOP/tests/integration/library-use.c" "$T/library-use" -std=gnu17 -D_GNU_SOURCE -pthread
+        mkdir ws
+        timeout -k 5 120 "$T/library-use" "$1" "$C" "$T/state/cofferdam" "$W/ws" >out 2>&1
+}
+
+# use TEST: of library-use.c; the library itself says nothing
+use() {
+        user_of_library "$1" || fail "$(cat out)"
+        eq '' "$(cat out)" 'what was printed'
+}
+
+values() { HOME=/leaked LEAKED=yes XDG_STATE_HOME=/leaked XDG_CONFIG_HOME=/leaked use values; }
+# the shell says that it was killed
+host_dies() {
+        (user_of_library die) 2>/dev/null && fail 'it lives'
+        eq '' "$(cat out)" 'what was printed'
+        wait_for 10 none_live 'sleep 4322' || fail 'the command outlives its owner'
+}
+
+t 'one header, one pkg-config file, the program beside it' installed_files
+t 'the header is C and C++' header_is_c_and_cxx
+t 'symbols are those of the list, with a version' symbols_are_listed
+t 'it can neither print nor exit nor touch signals' imports_nothing_of_the_process
+t 'the example' example
+t 'commands: exit codes, environment, directory, signals, waits' use commands
+t 'structures of callers of other versions' use sizes
+t 'a terminal' use terminal
+t 'files as streams' use files
+t 'freeing ends what was started' use free
+t 'the end of the process ends its run' host_dies
+t 'the end of the process between is told' use lost
+t 'lists, reports, events' use reports
+t 'diff, apply, discard' use changes
+t 'verbs of the command line' use verbs
+t 'mistakes have a text and a code' use mistakes
+t 'a context of values' values
+t 'signals, umask, directory, environment and children of the caller' use surroundings
+t 'a caller that waits for every child' use reaper
+t 'no descriptor of the caller reaches a run' use descriptors
+t 'twenty threads at once, with locks held' use threads
+finish
