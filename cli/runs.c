@@ -32,7 +32,8 @@ bool runs_words(const struct flag_set *set, int argc, char **argv, void *options
 
 bool runs_word_left(int argc, char **argv, int next) {
         if (next < argc)
-                log_error("%s: unexpected word '%s': see 'cofferdam %s --help'", argv[0], ESC(argv[next]), argv[0]);
+                log_error("%s: unexpected word '%s': see 'cofferdam %s --help'", argv[0], ESC(argv[next]),
+                          argv[0]);
         return next < argc;
 }
 
