@@ -20,6 +20,25 @@ patch_is_taken() {
         rm -rf "$T/old"
 }
 
+# the Git directory is shown, for the review, and passed over as the manual says
+git_dir_is_shown() {
+        git init -q .
+        git config user.name n
+        git config user.email n@example.org
+        echo 1 >f
+        git add f
+        git commit -qm 1
+        git clone -q . "$T/other"
+        cow 'echo 2 >f; git commit -qam 2; echo x >.git/hooks/pre-commit'
+        "$C" diff -p >"$T/p"
+        has "$(cat "$T/p")" '+++ b/.git/hooks/pre-commit'
+        git -C "$T/other" apply --exclude='.git/*' "$T/p"
+        eq 2 "$(cat "$T/other/f")"
+        [ ! -e "$T/other/.git/hooks/pre-commit" ] || fail 'a hook was made'
+        rm -rf "$T/other"
+        "$C" discard
+}
+
 text_and_names() {
         seq 100 >long
         printf 'no end' >noend
@@ -173,6 +192,7 @@ PY
 }
 
 t 'patch: text and names' text_and_names
+t 'patch: the Git directory' git_dir_is_shown
 t 'patch: renamed directories' renames
 t 'patch: random edits' random_edits
 t 'patch and stat: what git cannot express' binary_is_named
