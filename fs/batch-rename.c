@@ -6,6 +6,7 @@
 #include "fs/batch-parts.h"
 #include "fs/moves.h"
 #include "fs/pathfd.h"
+#include "fs/transaction.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/path.h"
@@ -54,6 +55,30 @@ static int redirect(const struct batch *b, size_t i, const char *from) {
         return fd < 0 ? fd : moves_set(fd, from);
 }
 
+/* Whether the directory may be where it is now, with all that it holds now: what somebody has put into it
+ * since the caller was asked would otherwise come under a name that a rule is about. */
+static bool may_stay(const struct batch *b, size_t i) {
+        const struct journal_entry *e = &b->journal->entries[i];
+        const struct slot *slot = &b->slots[i];
+        struct stat upper, lower;
+        AUTO_FD int dir = batch_open_upper_parent(b, i, &upper);
+        const struct change c = {
+                .kind = CHANGE_RENAMED,
+                .path = e->path,
+                .from = e->from,
+                .lower_path = e->path,
+                .again = true,
+                .mode = S_IFDIR,
+                .upper = &upper,
+                .lower = &lower,
+                .upper_dir = dir,
+                .lower_dir = slot->dir_fd,
+        };
+
+        return dir >= 0 && fstatat(slot->dir_fd, slot->name, &lower, AT_SYMLINK_NOFOLLOW) == 0 &&
+               apply_choose(b->opt, &c) != APPLY_LEAVE;
+}
+
 static int rename_on_host(const struct batch *b, size_t i) {
         const struct slot *slot = &b->slots[i];
         const char *old;
@@ -70,9 +95,10 @@ static int rename_on_host(const struct batch *b, size_t i) {
         batch_step(b, "rename directory");
         if (renameat2(from, old, slot->dir_fd, slot->name, RENAME_NOREPLACE) < 0)
                 return -errno;
-        if (is_source(b, i, slot->dir_fd, slot->name, &exists) == 1)
+        if (is_source(b, i, slot->dir_fd, slot->name, &exists) == 1 && batch_check_parent(b, i) == 0 &&
+            may_stay(b, i))
                 return 0;
-        /* the host put another one there between the look and the rename */
+        /* the host put another one there between the look and the rename, or something into it */
         return renameat2(slot->dir_fd, slot->name, from, old, RENAME_NOREPLACE) < 0 ? -errno : -ESTALE;
 }
 

@@ -380,6 +380,16 @@ static int check_old(const struct batch *b, size_t i, const char *tmp, const str
         return check_tree(b, i, tmp, st);
 }
 
+/* Removes the temporary name when it is the staged object's, not that of somebody's version. */
+static void drop_staged(const struct batch *b, size_t i, const char *tmp) {
+        struct there at;
+
+        batch_step(b, "remove staged");
+        if (look(b->slots[i].dir_fd, tmp, &at) == 0 && at.exists &&
+            at.st.st_ino == b->journal->entries[i].staged_ino)
+                (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
+}
+
 /* The staged object has its name; what it replaced, if anything, has the temporary one: was it that? */
 static int verify_put(const struct batch *b, size_t i, const char *tmp) {
         const struct slot *slot = &b->slots[i];
@@ -394,8 +404,7 @@ static int verify_put(const struct batch *b, size_t i, const char *tmp) {
                 batch_step(b, "exchange back");
                 if (renameat2(slot->dir_fd, tmp, slot->dir_fd, slot->name, RENAME_EXCHANGE) < 0)
                         return -errno;
-                batch_step(b, "remove staged");
-                (void) !hosttree_remove(slot->dir_fd, tmp);
+                drop_staged(b, i, tmp);
         }
         return r;
 }
@@ -428,6 +437,16 @@ static int swap_in(const struct batch *b, size_t i, const char *tmp, const struc
         return -errno;
 }
 
+/* Takes the name away from the staged object again; what it replaced, if anything, has the temporary one. */
+static void swap_out(const struct batch *b, size_t i, const char *tmp) {
+        const struct slot *slot = &b->slots[i];
+        const int fd = slot->dir_fd;
+
+        batch_step(b, "exchange back");
+        if (renameat2(fd, tmp, fd, slot->name, RENAME_EXCHANGE) < 0 && errno == ENOENT)
+                (void) renameat2(fd, slot->name, fd, tmp, RENAME_NOREPLACE);
+}
+
 /* The staged object has not landed. Return: 0: it has now, -errno. */
 static int land(const struct batch *b, size_t i, const char *tmp, const struct there *target) {
         int r;
@@ -437,12 +456,14 @@ static int land(const struct batch *b, size_t i, const char *tmp, const struct t
                 r = check_target(b, i, target);
         if (r == 0)
                 r = swap_in(b, i, tmp, target);
-        if (r < 0) {
-                batch_step(b, "remove staged");
-                (void) !hosttree_remove(b->slots[i].dir_fd, tmp);
-                return r;
+        if (r == 0) {
+                r = batch_check_parent(b, i); /* renamed in between, the name is one that nobody looked at */
+                if (r == 0)
+                        return verify_put(b, i, tmp);
+                swap_out(b, i, tmp);
         }
-        return verify_put(b, i, tmp);
+        drop_staged(b, i, tmp);
+        return r;
 }
 
 static int commit_put(const struct batch *b, size_t i) {
@@ -641,7 +662,7 @@ int batch_finish(struct batch *b) {
                 struct slot *slot = &b->slots[i];
                 int r = 0;
 
-                if (slot->state == SLOT_REFUSED)
+                if (slot->state == SLOT_REFUSED || b->journal->entries[i].op == JOURNAL_REFUSED)
                         continue;
                 if (slot->dir_fd < 0)
                         r = pin_parent(b, i);

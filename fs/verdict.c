@@ -92,8 +92,8 @@ static int look_below(struct tally *t, int dir_fd, unsigned depth) {
 
 /* What the lower has below @c goes or moves with it. */
 static int look_at_tree(struct tally *t, const struct change *c) {
-        const char *name = c->from, *from = c->from ? c->from : c->lower_path;
-        AUTO_FD int parent = pathfd_open_parent(t->region->lower_fd, from, &name);
+        const char *name, *from = c->from ? c->from : c->lower_path;
+        AUTO_FD int parent = pathfd_open_parent(t->region->lower_fd, c->lower_path, &name);
         AUTO_FD int fd = parent < 0 ? parent : open_beneath(parent, name, O_RDONLY | O_DIRECTORY, 0);
         int r;
 

@@ -82,6 +82,22 @@ renamed_with_ruled_names() {
         [ ! -e f/.vscode/tasks.json ] && [ ! -e .vscode/tasks.json ] || fail 'landed under a ruled name'
 }
 
+# What another run puts into the directory once the rules have been asked: it does not land under the new name.
+# red when rename_on_host() does not ask again
+renamed_while_filled() {
+        mkdir y
+        for i in $(seq 40); do mkdir "r$i"; done
+        (
+                until [ -d aa ] || [ "$SECONDS" -gt 60 ]; do :; done
+                echo evil >y/tasks.json
+        ) &
+        staged fuse -- sh -ec 'mkdir aa zz; for i in $(seq 40); do mv r$i aa; done; mv y zz/.vscode'
+        wait
+        [ -d aa/r40 ] || fail 'nothing landed'
+        eq evil "$(cat y/tasks.json)" 'stays where it was'
+        [ ! -e zz/.vscode/tasks.json ] || fail 'landed'
+}
+
 conflicts_stay() {
         engine_works "$1"
         echo old >a
@@ -234,6 +250,7 @@ for engine in fuse overlay; do
         t "$engine: conflicts stay" conflicts_stay "$engine"
         t "$engine: a run that was started lands when it is stopped" stop_lands "$engine"
 done
+t 'a directory that is filled while it is renamed' renamed_while_filled
 t 'overlay: a forged record hides no conflict' forged_record
 t 'only success lands' only_success_lands
 t 'a command that failed keeps a started run from landing' stop_after_a_failure

@@ -829,6 +829,43 @@ static void run_never_loses_what_the_host_writes_meanwhile(void **state) {
         }
 }
 
+/* Renames the directory that a file is about to land in. */
+static void rename_parent(const char *what, void *arg) {
+        const struct layers *l = arg;
+
+        if (strcmp(what, "rename") == 0)
+                (void) !renameat(l->lower_fd, "d", l->lower_fd, ".vscode");
+}
+
+/* Nobody has asked whether the file may have the name that it would get. Red without the look at the parent
+ * after the rename. */
+static void run_does_not_follow_a_renamed_parent(void **state) {
+        struct apply_options opt;
+
+        (void) state;
+        for (int existing = 0; existing < 2; existing++) {
+                struct layers l;
+
+                layers_init(&l);
+                tree_dir(&l.tree, "lower/d");
+                tree_dir(&l.tree, "upper/d");
+                if (existing) {
+                        tree_file(&l.tree, "lower/d/f", "old", 0644);
+                        layers_tick();
+                        layers_modify(&l, "d", "f", "new");
+                } else {
+                        layers_add(&l, "d", "f", "new");
+                }
+                opt = options(&l, NULL);
+                opt.step = rename_parent;
+                opt.step_arg = &l;
+                assert_int_equal(apply_run(&opt, NULL), 1);
+                expect_list(&l, "lower", existing ? ".vscode/ .vscode/f=old " : ".vscode/ ");
+                expect_list(&l, "upper", "d/ d/f=new ");
+                layers_deinit(&l);
+        }
+}
+
 static void run_does_not_replace_what_appears_meanwhile(void **state) {
         struct layers *l = *state;
         struct meddler m = { l, "rename", "lower/f", "host" };
@@ -932,6 +969,7 @@ int main(void) {
                 CASE(run_leaves_renames_in_conflict),
                 CASE(run_lands_what_is_chosen),
                 cmocka_unit_test(run_never_loses_what_the_host_writes_meanwhile),
+                cmocka_unit_test(run_does_not_follow_a_renamed_parent),
                 CASE(run_does_not_replace_what_appears_meanwhile),
                 CASE(run_is_not_led_outside_by_a_race),
         };
