@@ -10,10 +10,10 @@
  * the time (struct layer_origin), for conflicts at apply. All paths are relative, resolved beneath @upper_fd
  * without following links: the tree's names were chosen by the work.
  *
- * What we record besides: "user.overlay.cofferdam.number", whose inode number a copy shows; and on a directory
- * "...cofferdam.link.HASH" and "...cofferdam.number.HASH", the same for the names in it that cannot carry
- * attributes or share their object with another name. All are below overlayfs's prefix: where the kernel's
- * overlay serves the region, it keeps the work from writing them.
+ * What we record besides: "user.overlay.cofferdam.number", whose inode number a copy shows; and on a
+ * directory "...cofferdam.link.HASH" and "...cofferdam.number.HASH", the same for the names in it that cannot
+ * carry attributes or share their object with another name. All are below overlayfs's prefix: where the
+ * kernel's overlay serves the region, it keeps the work from writing them.
  *
  * The origin belongs to the path, not to the object: whoever gives an upper object a new name (create, link,
  * rename) calls layer_claim() for that name, with what the lower has there or an empty origin.
