@@ -98,6 +98,8 @@ void launch_remarks(const struct launch_options *o, const struct run_msg *end, c
                 (void) snprintf(text, sizeof(text), "exec '%s': %s", ESC(command), strerror(end->exec_errno));
                 launch_report(o, "", text);
         }
+        if (end->type == RUN_MSG_EXIT && *end->text)
+                launch_report(o, "", end->text);
         if (end->held > 0 && isatty(STDERR_FILENO))
                 (void) fprintf(
                         stderr,

@@ -381,6 +381,19 @@ size_t commands_poll(const struct supervisor *s, struct pollfd *fds) {
         return n;
 }
 
+/* A full disk: once for each command. */
+static void tell_lost_output(struct supervisor *s, struct output *out) {
+        char wanted[64];
+
+        if (out->lost_errno <= 0)
+                return;
+        (void) snprintf(wanted, sizeof(wanted), "all output of command %" PRIu32 " in its log", out->id);
+        events_emit(&s->record.events, "sandbox_degraded",
+                    json_pack("{s:s,s:s,s:s}", "wanted", wanted, "got", "some of it", "reason",
+                              strerror(out->lost_errno)));
+        out->lost_errno = -1;
+}
+
 void commands_dispatch(struct supervisor *s, const struct pollfd *fds) {
         const struct pollfd *p = fds + 1;
 
@@ -388,6 +401,7 @@ void commands_dispatch(struct supervisor *s, const struct pollfd *fds) {
                 if (p[0].revents && p[0].fd == s->slots[i].fd)
                         on_client(s, &s->slots[i]);
                 output_dispatch(&s->slots[i].out, p + 1);
+                tell_lost_output(s, &s->slots[i].out);
         }
         if (fds[0].revents)
                 on_connect(s);

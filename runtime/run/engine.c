@@ -29,7 +29,7 @@
 #include "runtime/run/pass.h"
 #include "runtime/run/supervisor.h"
 
-enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125 }; /* see cofferdam-run(1) */
+enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125, SINK_END_MS = 1000 }; /* see cofferdam-run(1) */
 
 static void refuse(struct run_msg *ret, const char *failure_code, const char *text) {
         *ret = (struct run_msg){ .type = RUN_MSG_ERROR, .code = EXIT_AROUND };
@@ -40,8 +40,11 @@ static void refuse(struct run_msg *ret, const char *failure_code, const char *te
 void run_refused(int events_fd, const char *failure_code, const char *reason) {
         struct events events = { .run_id = "", .file_fd = -1, .sink_fd = events_fd };
 
-        if (events_fd >= 0)
-                events_refused(&events, failure_code, reason);
+        if (events_fd < 0)
+                return;
+        events_refused(&events, failure_code, reason);
+        events_drain(&events, SINK_END_MS);
+        events_deinit(&events);
 }
 
 static void refuse_plan(const struct run_request *req, struct run_msg *ret, const char *failure_code,
@@ -133,6 +136,8 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                 r = let_go(req, ours, ret, err);
         if (r == 0 && ret->type == RUN_MSG_READY)
                 return 0;
+        if (r == 0 && (ret->flags & RUN_END_LINGERS))
+                return 0;      /* only a reader of its events is waited for */
         ours = fd_close(ours); /* a run that is not let go ends with us */
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;

@@ -2,21 +2,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-
-enum { SINK_WAIT_MS = 1000 };
 
 /* RFC 3339 with nanoseconds, UTC. */
 static void timestamp(char out[48]) {
@@ -52,36 +51,141 @@ static char *line_of(struct events *events, const char *type, json_t *data) {
         return buf_take(&line);
 }
 
-/* Whether @fd takes data within SINK_WAIT_MS: a reader that sleeps must not hold up the run. */
-static bool writable(int fd) {
-        struct pollfd p = { .fd = fd, .events = POLLOUT };
+/* ---- the sink ---- */
 
-        return poll(&p, 1, SINK_WAIT_MS) == 1 && (p.revents & POLLOUT) != 0;
+static void give_up(struct events *events, int error) {
+        events->sink_fd = -1; /* owned by the caller; only not used any more */
+        events->sink_errno = error;
+        buf_deinit(&events->backlog);
 }
 
-/* @at_once: bytes that the descriptor takes without blocking when poll(2) says so */
-static void put(int *fd, const char *line, size_t at_once) {
-        for (size_t left = strlen(line), n; *fd >= 0 && left > 0; line += n, left -= n) {
-                n = left < at_once ? left : at_once;
-                if (!writable(*fd) || write_all(*fd, line, n) < 0)
-                        *fd = -1; /* owned by the caller; only not used any more */
+/* At most one line, and no more than a pipe takes whole when poll(2) says that it takes something. */
+static ssize_t write_some(int fd, const struct buf *b) {
+        const char *end = memchr(b->data, '\n', b->len);
+        const size_t line = end ? (size_t) (end - b->data) + 1 : b->len,
+                     n = line < PIPE_BUF ? line : PIPE_BUF;
+        ssize_t r;
+
+        r = send(fd, b->data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return r < 0 && errno == ENOTSOCK ? write(fd, b->data, n) : r;
+}
+
+bool events_flush(struct events *events) {
+        struct buf *b = &events->backlog;
+
+        while (events->sink_fd >= 0 && b->len > 0) {
+                struct pollfd p = { .fd = events->sink_fd, .events = POLLOUT };
+                ssize_t n;
+
+                if (poll(&p, 1, 0) != 1)
+                        break;
+                n = p.revents & POLLNVAL ? -1 : write_some(events->sink_fd, b);
+                if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                        break;
+                if (n <= 0) {
+                        give_up(events, errno);
+                        break;
+                }
+                b->len -= (size_t) n;
+                memmove(b->data, b->data + n, b->len);
         }
+        return b->len > 0;
+}
+
+void events_poll(const struct events *events, struct pollfd *fd) {
+        *fd = (struct pollfd){ .fd = events->backlog.len > 0 ? events->sink_fd : -1, .events = POLLOUT };
+}
+
+void events_drain(struct events *events, unsigned int ms) {
+        const uint64_t end = clock_ns() + ms * 1000000ULL;
+
+        while (events_flush(events) && clock_ns() < end) {
+                struct pollfd p;
+
+                events_poll(events, &p);
+                (void) poll(&p, 1, (int) ((end - clock_ns()) / 1000000) + 1);
+        }
+}
+
+static void put_sink(struct events *events, const char *lines, size_t len) {
+        if (events->sink_fd < 0)
+                return;
+        if (events->backlog.len + len > EVENTS_BACKLOG_MAX || buf_add(&events->backlog, lines, len) < 0)
+                give_up(events, ETIMEDOUT);
+        (void) events_flush(events);
+}
+
+/* ---- the file ---- */
+
+/* A whole line or nothing. */
+static bool put_file(struct events *events, const char *line, size_t len) {
+        struct stat st;
+        ssize_t n;
+
+        do
+                n = write(events->file_fd, line, len);
+        while (n < 0 && errno == EINTR);
+        if (n == (ssize_t) len)
+                return true;
+        if (n > 0 && (fstat(events->file_fd, &st) < 0 || ftruncate(events->file_fd, st.st_size - n) < 0))
+                events->file_fd = -1; /* owned by the caller; whoever writes next ends the line */
+        errno = n < 0 ? errno : ENOSPC;
+        return false;
+}
+
+/* Return: false: the file did not take it, and errno says why. */
+static bool emit(struct events *events, const char *type, json_t *data) {
+        AUTO_JSON json_t *owned = data ? data : json_object();
+        AUTO_FREE char *line = NULL;
+        size_t len;
+
+        events->seq++;
+        line = owned ? line_of(events, type, owned) : NULL;
+        if (!line) {
+                events->seq--;
+                return true;
+        }
+        len = strlen(line);
+        put_sink(events, line, len);
+        return events->file_fd < 0 || put_file(events, line, len);
+}
+
+static bool emit_degraded(struct events *events, const char *wanted, const char *got, const char *reason) {
+        return emit(events, "sandbox_degraded",
+                    json_pack("{s:s,s:s,s:s}", "wanted", wanted, "got", got, "reason", reason));
 }
 
 void events_emit(struct events *events, const char *type, json_t *data) {
-        AUTO_JSON json_t *owned = data ? data : json_object();
-        AUTO_FREE char *line = NULL;
+        char got[64];
+        int error;
 
-        if (!owned)
-                return;
-        events->seq++;
-        line = line_of(events, type, owned);
-        if (!line) {
-                events->seq--;
+        if (!emit(events, type, data)) {
+                events->lost++;
                 return;
         }
-        put(&events->file_fd, line, EVENT_MAX_BYTES); /* our own file: a whole line in one write */
-        put(&events->sink_fd, line, PIPE_BUF);
+        if (events->lost > 0) {
+                (void) snprintf(got, sizeof(got), "all but the %" PRIu64 " before this", events->lost);
+                events->lost = emit_degraded(events, "all events in events.jsonl", got,
+                                             "they could not be written: is the disk full?")
+                                       ? 0
+                                       : events->lost + 1;
+        }
+        error = events->sink_errno;
+        events->sink_errno = 0;
+        if (error)
+                events->lost +=
+                        !emit_degraded(events, "all events in the file of --events", "the first ones",
+                                       error == ETIMEDOUT ? "its reader does not keep up" : strerror(error));
+}
+
+int64_t events_size(const struct events *events) {
+        struct stat st;
+
+        return events->file_fd >= 0 && fstat(events->file_fd, &st) == 0 ? st.st_size : -1;
+}
+
+void events_deinit(struct events *events) {
+        buf_deinit(&events->backlog);
 }
 
 void events_refused(struct events *events, const char *failure_code, const char *reason) {
@@ -108,6 +212,26 @@ static uint64_t last_number(char *text, size_t len) {
                 len = (size_t) (start - text);
         }
         return 0;
+}
+
+void events_catch_up(struct events *events, int64_t from) {
+        const int64_t size = events_size(events);
+        AUTO_FREE char *text = NULL;
+        ssize_t n;
+
+        if (from < 0 || size <= from || size - from > BUF_MAX_DEFAULT)
+                return;
+        text = malloc((size_t) (size - from));
+        n = text ? pread(events->file_fd, text, (size_t) (size - from), from) : -1;
+        if (n <= 0)
+                return;
+        if (text[n - 1] != '\n' && write_all(events->file_fd, "\n", 1) < 0)
+                events->file_fd = -1; /* it was killed, and the disk is full */
+        while (n > 0 && text[n - 1] != '\n')
+                n--;
+        if (last_number(text, (size_t) n) > events->seq)
+                events->seq = last_number(text, (size_t) n);
+        put_sink(events, text, (size_t) n);
 }
 
 int events_reopen(int run_fd, struct events *events) {

@@ -4,9 +4,13 @@
 #pragma once
 
 #include <jansson.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { EVENT_MAX_BYTES = 65536, EVENT_STRING_MAX = 4096 };
+#include "runtime/base/buf.h"
+
+enum { EVENT_MAX_BYTES = 65536, EVENT_STRING_MAX = 4096, EVENTS_BACKLOG_MAX = 256 << 10 };
 
 /** struct events - the event stream of one run */
 struct events {
@@ -14,6 +18,9 @@ struct events {
         uint64_t seq;       /* of the last event written */
         int file_fd;        /* events.jsonl, O_APPEND; -1: none */
         int sink_fd;        /* --events FILE|fd:N; -1: none */
+        struct buf backlog; /* lines that the sink has not taken yet; owned */
+        uint64_t lost;      /* events that the file did not take since the last one that it took */
+        int sink_errno;     /* why the sink was given up, to be said; 0: it was not, or that was said */
 };
 
 /**
@@ -22,9 +29,29 @@ struct events {
  * @data: consumed, NULL: {}; strings from inside must come from json_from_bytes()
  *
  * Each line is one write(2). An event above 64 KiB is written with its data replaced by {"truncated": bytes}.
- * A sink that fails, or takes nothing for a second, is dropped: the run does not depend on its readers.
+ * Never waits. What a full disk does not take is lost whole, its number stays out, and the next that is taken
+ * is followed by a sandbox_degraded that says so. What the sink does not take at once is kept for
+ * events_flush(), up to EVENTS_BACKLOG_MAX; a sink that is further behind, or fails, is given up, which is
+ * said in the same way: the run does not depend on its readers.
  */
 void events_emit(struct events *events, const char *type, json_t *data);
+
+/** events_poll() - fill @fd: whether the sink takes more; fd -1 when nothing waits for it */
+void events_poll(const struct events *events, struct pollfd *fd);
+
+/** events_flush() - give the sink what it takes without waiting. Return: whether something is left. */
+bool events_flush(struct events *events);
+
+/** events_drain() - events_flush() until nothing is left, for @ms at most */
+void events_drain(struct events *events, unsigned int ms);
+
+/** events_size() / events_catch_up() - another process writes to the file: before it begins, and when it has
+ * ended: takes over the numbers, passes the lines on to the sink */
+int64_t events_size(const struct events *events);
+void events_catch_up(struct events *events, int64_t from);
+
+/** events_deinit() - free the backlog; descriptors are the caller's */
+void events_deinit(struct events *events);
 
 /** events_refused() - say that the run failed before or around the command. @reason: cause and remedy */
 void events_refused(struct events *events, const char *failure_code, const char *reason);

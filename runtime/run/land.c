@@ -3,7 +3,7 @@
  *
  * As 'cofferdam apply' with the rules as a filter (fs/verdict.h), in a child of the supervisor: what it reads
  * was written by the work, and whatever becomes of it, the supervisor says its last words. The child writes
- * the events and hands back how many there are now. Killed in the middle it leaves a journal, which
+ * the events. Killed in the middle it leaves a journal, which
  * 'cofferdam apply --continue' or '--abort' takes up.
  */
 #include "runtime/run/land.h"
@@ -121,25 +121,22 @@ static void land_all(const struct run_dir *dir, const json_t *state, struct even
 void run_land(const struct run_dir *dir, const json_t *state, struct events *events, const char *when) {
         const json_t *rows = run_regions(state);
         bool staged = false;
-        uint64_t seq;
-        int pair[2];
+        const int64_t before = events_size(events);
         pid_t pid;
 
         for (size_t i = 0; i < json_array_size(rows); i++)
                 staged = staged || is_staged(json_array_get(rows, i));
-        if (!staged || pipe2(pair, O_CLOEXEC) < 0)
+        if (!staged)
                 return;
         pid = fork();
         if (pid == 0) {
                 if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                         _exit(1);
+                events->sink_fd = -1; /* the parent has what it was not given yet */
                 land_all(dir, state, events, when);
-                _exit(write_all(pair[1], &events->seq, sizeof(events->seq)) < 0);
+                _exit(0);
         }
-        (void) fd_close(pair[1]);
-        if (pid > 0 && read(pair[0], &seq, sizeof(seq)) == (ssize_t) sizeof(seq))
-                events->seq = seq;
-        (void) fd_close(pair[0]);
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;
+        events_catch_up(events, before);
 }

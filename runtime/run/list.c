@@ -76,10 +76,12 @@ int runs_each(const struct ctx *ctx, listed_run_fn fn, void *arg, struct error *
 struct reap {
         reaped_fn fn;
         void *arg;
+        int r; /* the first failure */
+        struct error err;
 };
 
 /* The last words that the supervisor could not say. */
-static void mark_finished(struct run_dir *dir, json_t *state) {
+static int mark_finished(struct run_dir *dir, json_t *state, struct error *err) {
         struct events events = { .run_id = dir->id, .file_fd = -1, .sink_fd = -1 };
         AUTO_FD int fd = events_reopen(dir->fd, &events);
         const char *driver = json_string_value(json_object_get(state, "driver"));
@@ -96,7 +98,8 @@ static void mark_finished(struct run_dir *dir, json_t *state) {
         (void) json_object_set_new(state, "held", json_integer(held));
         (void) json_object_set_new(state, "phase", json_string("finished"));
         (void) json_object_del(state, "supervisor");
-        (void) run_state_store(dir, state, true, NULL);
+        events_deinit(&events);
+        return run_state_store(dir, state, true, err);
 }
 
 /* What the run's driver left outside the run directory. Without a state it is not known which it was. */
@@ -120,15 +123,22 @@ int run_forget(struct run_dir *dir) {
 }
 
 static int reap(const struct listed_run *run, void *arg) {
-        const struct reap *reap = arg;
+        struct reap *reap = arg;
+        struct error err = { 0 };
         bool kept;
+        int r = 0;
 
         if (run->status != RUN_DEAD || !lock(run->dir))
                 return 0;
         reap_outside(run->dir, run->state);
         kept = json_is_true(json_object_get(run->state, "keep")) || !run_bury(run->dir);
         if (kept && run->state)
-                mark_finished(run->dir, run->state);
+                r = mark_finished(run->dir, run->state, &err);
+        if (r < 0) { /* a full disk: the next time */
+                reap->err = reap->r == 0 ? err : reap->err;
+                reap->r = reap->r == 0 ? r : reap->r;
+                return 0;
+        }
         control_close(run->dir, -1);
         if (reap->fn)
                 reap->fn(run->dir->id, kept, reap->arg);
@@ -136,8 +146,10 @@ static int reap(const struct listed_run *run, void *arg) {
 }
 
 int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err) {
-        struct reap context = { fn, arg };
+        struct reap context = { .fn = fn, .arg = arg };
+        int r;
 
         run_dir_sweep(ctx);
-        return runs_each(ctx, reap, &context, err);
+        r = runs_each(ctx, reap, &context, err);
+        return r == 0 && context.r < 0 ? error_set(err, context.r, "%s", context.err.msg) : r;
 }

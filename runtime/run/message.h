@@ -36,6 +36,7 @@ enum run_msg_flag {
         RUN_EXEC_STDERR = 1 << 2,
         RUN_EXEC_TTY = 1 << 3,
         RUN_EXEC_DETACH = 1 << 4, /* nobody waits; what it says goes to the run's logs */
+        RUN_END_LINGERS = 1 << 5, /* the run is over; the supervisor stays for a reader of --events */
 };
 
 enum { RUN_MSG_FDS_MAX = 4 }; /* a block and three streams */

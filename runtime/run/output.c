@@ -71,6 +71,7 @@ int output_open(struct output *o, int run_fd, uint32_t id, int ret_theirs[OUTPUT
 static ssize_t move(struct output *o, int stream) {
         char chunk[CHUNK_BYTES];
         const ssize_t n = read(o->streams[stream].pipe_fd, chunk, sizeof(chunk));
+        int r;
 
         if (n < 0)
                 return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -78,8 +79,12 @@ static ssize_t move(struct output *o, int stream) {
                 return -1;
         if (o->streams[stream].bytes + (uint64_t) n > OUTPUT_FILE_MAX_BYTES)
                 rotate(o, stream);
-        if (o->streams[stream].file_fd >= 0 && write_all(o->streams[stream].file_fd, chunk, (size_t) n) == 0)
+        r = o->streams[stream].file_fd >= 0 ? write_all(o->streams[stream].file_fd, chunk, (size_t) n)
+                                            : -ENOENT;
+        if (r == 0)
                 o->streams[stream].bytes += (uint64_t) n;
+        else if (o->lost_errno == 0)
+                o->lost_errno = -r;
         return n;
 }
 

@@ -18,7 +18,8 @@ struct output {
                 int file_fd; /* owned; -1: none, what comes is thrown away */
                 uint64_t bytes;
         } streams[OUTPUT_STREAMS];
-        int log_fd; /* directory, owned */
+        int lost_errno; /* why something was not written; 0: all was; -1: that was said */
+        int log_fd;     /* directory, owned */
         uint32_t id;
 };
 #define OUTPUT_INIT \

@@ -49,15 +49,26 @@ int record_open(struct record *record, const json_t *spec_json, json_t *state, c
         if (r < 0)
                 return error_set(err, r, "write spec.json of run '%s': %s", dir->id, strerror(-r));
         record->events.file_fd =
-                openat(dir->fd, "events.jsonl", O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+                openat(dir->fd, "events.jsonl", O_RDWR | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
         if (record->events.file_fd < 0)
                 return error_set(err, -errno, "make events.jsonl of run '%s': %s", dir->id, strerror(errno));
         return record_running(record, phase, err);
 }
 
+void record_store(struct record *record, bool durable) {
+        struct error err = { 0 };
+        const int r = run_state_store(record->dir, record->state, durable, &err);
+
+        if (r < 0 && !record->stale)
+                events_emit(&record->events, "sandbox_degraded",
+                            json_pack("{s:s,s:s,s:o}", "wanted", "state.json", "got", "as it was before",
+                                      "reason", json_from_bytes(err.msg, ERROR_MSG_MAX)));
+        record->stale = r < 0;
+}
+
 void record_phase(struct record *record, const char *phase) {
         (void) json_object_set_new(record->state, "phase", json_string(phase));
-        (void) run_state_store(record->dir, record->state, false, NULL);
+        record_store(record, false);
 }
 
 void record_close(struct record *record, int exit_code, const char *failure_code, uint32_t held, bool keep) {
@@ -65,6 +76,7 @@ void record_close(struct record *record, int exit_code, const char *failure_code
 
         if (!state || (!keep && held == 0)) {
                 (void) run_dir_remove(record->dir);
+                record->stale = false;
                 return;
         }
         (void) json_object_set_new(state, "exit_code", json_integer(exit_code));
@@ -72,11 +84,12 @@ void record_close(struct record *record, int exit_code, const char *failure_code
         (void) json_object_set_new(state, "held", json_integer(held));
         (void) json_object_set_new(state, "phase", json_string("finished"));
         (void) json_object_del(state, "supervisor");
-        (void) run_state_store(record->dir, state, true, NULL);
+        record_store(record, true);
 }
 
 void record_deinit(struct record *record) {
         json_decref(record->state);
         record->state = NULL;
+        events_deinit(&record->events);
         record->events.file_fd = fd_close(record->events.file_fd);
 }

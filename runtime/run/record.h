@@ -15,6 +15,7 @@ struct record {
         struct run_dir *dir; /* borrowed */
         json_t *state;       /* state.json, owned */
         struct events events;
+        bool stale; /* state.json could not be written, and that was said */
 };
 
 /**
@@ -35,6 +36,9 @@ int record_open(struct record *record, const json_t *spec_json, json_t *state, c
 
 /** record_phase() - the run has come to @phase */
 void record_phase(struct record *record, const char *phase);
+
+/** record_store() - write the state as it is now; a failure is an event, once */
+void record_store(struct record *record, bool durable);
 
 /**
  * record_close() - the last state, synced, or no run directory at all

@@ -38,7 +38,13 @@
 #include "runtime/run/land.h"
 #include "runtime/run/supervise.h"
 
-enum { HELD_COUNT_MAX = 100000, NS_PER_MS = 1000000, GRACE_MS = 10000, POST_CREATE_MS = 30 * 60 * 1000 };
+enum {
+        HELD_COUNT_MAX = 100000,
+        NS_PER_MS = 1000000,
+        GRACE_MS = 10000,
+        POST_CREATE_MS = 30 * 60 * 1000,
+        READER_END_MS = 2000
+};
 
 static const char post_create_phase[] = "post_create";
 
@@ -146,7 +152,7 @@ static void on_notice(void *arg, const struct guard_notice *notice) {
         }
         if (held &&
             s->held == 0) /* from now on the run holds something that only its state can lead to the host */
-                (void) run_state_store(s->args->dir, s->record.state, true, NULL);
+                record_store(&s->record, true);
         s->held += held;
         s->denied += !held;
         events_emit(
@@ -247,6 +253,8 @@ static void loop(struct supervisor *s) {
                                                 "poll failed in the supervisor");
                         continue;
                 }
+                if (fds[n + m].revents)
+                        (void) events_flush(&s->record.events);
                 commands_dispatch(s, fds + n);
                 if (!s->over)
                         s->args->driver->dispatch(s->sandbox, fds, n);
@@ -492,7 +500,7 @@ static void take_report(struct supervisor *s) {
         (void) json_array_extend(rows, json_object_get(report, "degraded"));
         (void) json_object_del(report, "degraded");
         (void) json_object_update(plan, report);
-        (void) run_state_store(s->args->dir, s->record.state, false, NULL);
+        record_store(&s->record, false);
 }
 
 static const struct sandbox_callbacks callbacks = {
@@ -578,6 +586,15 @@ static void finish(struct supervisor *s) {
                      args->spec->keep || !s->owner); /* one that lived on is asked for later */
 }
 
+/* The run went as it went; what is written of it is not the end. */
+static void tell_stale(struct supervisor *s) {
+        if (s->final.type == RUN_MSG_EXIT)
+                (void) snprintf(s->final.text, sizeof(s->final.text),
+                                "the record of run %s could not be written, is the disk full? 'cofferdam gc' "
+                                "mends it",
+                                s->args->dir->id);
+}
+
 int supervisor_main(const struct supervisor_args *args) {
         struct supervisor s = {
                 .args = args, .final = { .type = RUN_MSG_EXIT }, .listen_fd = -1, .stdio = { -1, -1, -1 }
@@ -609,12 +626,20 @@ int supervisor_main(const struct supervisor_args *args) {
         trace_step(&s.trace, "stop");
         land(&s);
         finish(&s);
-        control_close(args->dir, s.listen_fd);
+        if (s.record.stale)
+                tell_stale(&s); /* and the socket that leads nowhere shows that it is dead */
+        else
+                control_close(args->dir, s.listen_fd);
+        s.listen_fd = s.record.stale ? fd_close(s.listen_fd) : -1;
         (void) flock(args->dir->fd, LOCK_UN); /* who hears the last word may remove the run */
+        if (events_flush(&s.record.events))
+                s.final.flags |= RUN_END_LINGERS;
         commands_farewell(&s);
         commands_deinit(&s);
+        trace_step(&s.trace, "finish");
+        r = s.owner ? run_msg_send(args->client_fd, &s.final, -1) : 0;
+        events_drain(&s.record.events, READER_END_MS);
         record_deinit(&s.record);
         json_decref(s.seeds);
-        trace_step(&s.trace, "finish");
-        return s.owner && run_msg_send(args->client_fd, &s.final, -1) < 0;
+        return r < 0;
 }
