@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/doctor.h"
 #include "drivers/driver.h"
@@ -40,6 +41,22 @@ static void check_network(struct report *report, const struct spec *spec) {
                           "open: landlock keeps abstract sockets of the host away");
         else
                 add_check(report, "network", CHECK_WARN, landlock->effect);
+}
+
+/* What only a control group can keep; fewer processes than root's all others do by a resource limit, too. */
+static void check_limits(struct report *report, const struct spec *spec) {
+        const bool pids = spec->limits.pids != 0 && getuid() == 0;
+        const struct probe_row *cgroup = report_row(report, "cgroup");
+        char text[ERROR_MSG_MAX];
+
+        if (!cgroup || (!spec->limits.memory && !spec->limits.cpus && !pids))
+                return;
+        if (cgroup->state == PROBE_OK) {
+                add_check(report, "limits", CHECK_PASS, "kept by a control group");
+                return;
+        }
+        (void) snprintf(text, sizeof(text), "no control group: %s; or --isolation degrade", cgroup->remedy);
+        add_check(report, "limits", spec->isolation == ISOLATION_DEGRADE ? CHECK_WARN : CHECK_FAIL, text);
 }
 
 static const struct driver_ops *check_driver(const struct ctx *ctx, struct report *report,
@@ -95,5 +112,7 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
         driver = check_driver(ctx, report, spec);
         if (driver)
                 check_plan(ctx, report, driver, spec);
+        if (driver && strcmp(driver->name, "native") == 0)
+                check_limits(report, spec);
         check_network(report, spec);
 }

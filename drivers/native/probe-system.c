@@ -18,10 +18,12 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "drivers/native/cgroup.h"
 #include "drivers/native/probe-kit.h"
 #include "drivers/native/seccomp.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
+#include "runtime/base/file.h"
 
 /* Whether @word stands in the first page of @path. */
 static bool file_mentions(const char *path, const char *word) {
@@ -231,13 +233,34 @@ static bool is_cgroup2(const char *path) {
         return statfs(path, &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC;
 }
 
+/* Whether groups of version 1, which take root, can be made with all limits; version 2 is not looked at. */
+static bool try_cgroup1(void) {
+        const struct cgroup_limits limits = { .memory_bytes = 64 << 20, .pids = 64, .cpu_milli = 1000 };
+        AUTO_BUF struct buf self = { 0 };
+        struct cgroup cg = CGROUP_INIT;
+        struct error err = { 0 };
+        char id[32], *v2, *end;
+
+        if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &self) < 0 || self.len == 0)
+                return false;
+        v2 = strncmp(self.data, "0::", 3) == 0 ? self.data : strstr(self.data, "\n0::");
+        if (v2) {
+                end = v2 + 1 + strcspn(v2 + 1, "\n");
+                memmove(v2, end, strlen(end) + 1);
+        }
+        (void) snprintf(id, sizeof(id), "probe-%d", getppid());
+        if (cgroup_make("/sys/fs/cgroup", self.data, &limits, id, &cg, &err) < 0)
+                return false;
+        cgroup_remove(&cg);
+        return true;
+}
+
 /* Makes and removes a group below the caller's own; needs what a run needs: its own subtree with controllers.
  */
-void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
+static void try_cgroup2(struct probe_result *ret) {
         const char *const root = is_cgroup2("/sys/fs/cgroup") ? "/sys/fs/cgroup" : "/sys/fs/cgroup/unified";
         char own[PATH_MAX], path[PATH_MAX + 64], controllers[80];
 
-        (void) host;
         if (!is_cgroup2(root)) {
                 result_fact(ret, -ENOENT, "no cgroup v2 at /sys/fs/cgroup%s",
                             access("/sys/fs/cgroup/memory", F_OK) == 0 ? ", version 1 is mounted" : "");
@@ -259,4 +282,13 @@ void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "v2, delegated: %s", controllers);
         *strrchr(path, '/') = 0;
         (void) rmdir(path);
+}
+
+void try_cgroup(const struct probe_host *host, struct probe_result *ret) {
+        (void) host;
+        try_cgroup2(ret);
+        if (ret->code == 0 || !try_cgroup1())
+                return;
+        *ret = (struct probe_result){ 0 };
+        result_note(ret, "v1: memory, pids, cpu");
 }

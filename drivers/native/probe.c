@@ -87,7 +87,7 @@ static const struct probe probes[] = {
         { "landlock", "landlock", false, false, 0, try_landlock, NULL,
           "with --network open, abstract sockets of the host are reachable",
           "use Linux 6.12 or later with landlock in /sys/kernel/security/lsm" },
-        { "cgroup", "cgroup", false, false, 0, try_cgroup, NULL, "limits are rlimits and tmpfs sizes only",
+        { "cgroup", "cgroup", false, false, 0, try_cgroup, NULL, "--memory and --cpus are refused, but with --isolation degrade",
           "systemd-run --user --scope -p Delegate=yes cofferdam ..." },
         { "docker client", "docker_client", false, true, 0, try_docker, NULL,
           "none on native runs, the only ones of this version", "sudo apt-get install docker.io" },

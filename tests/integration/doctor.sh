@@ -227,6 +227,17 @@ strict_names_what_is_wrong() {
         has "$(cat out)" 'network.mode'
 }
 
+# doctor and run say the same of a limit, whatever this host has
+strict_knows_limits() {
+        local limit rc
+        for limit in --memory=1Gi --cpus=1 --pids=500 --timeout=9s '--memory=1Gi --isolation=degrade'; do
+                rc=0
+                # shellcheck disable=SC2086
+                "$C" run $limit -- true >/dev/null 2>&1 || rc=1
+                # shellcheck disable=SC2086
+                status $rc "$C" doctor --strict $limit >out
+        done
+}
 strict_needs_no_net_namespace_for_open() {
         refused newnet 1 'net namespace' missing 'clone(CLONE_NEWUSER|CLONE_NEWNET): EPERM' seccomp
         status 0 "$deny" newnet "$C" doctor --strict --network open >out
@@ -274,6 +285,7 @@ t 'nothing is left' leaves_nothing
 t 'it takes less than 300 ms' takes_less_than_300_ms
 t 'usage errors' usage_errors
 t 'strict names what is wrong' strict_names_what_is_wrong
+t 'strict: limits' strict_knows_limits
 t 'strict: network open needs no net namespace' strict_needs_no_net_namespace_for_open
 t 'a closed output is a failure' closed_output_is_a_failure
 finish
