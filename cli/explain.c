@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "fs/admit.h"
 #include "fs/explain.h"
 #include "fs/rules-json.h"
+#include "netns/policy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
@@ -52,6 +54,7 @@ static const char *const action_names[GUARD_DO_COUNT] = {
 
 struct options {
         bool json;
+        const char *host; /* NULL: the question is about a path */
 };
 
 /** struct question - what is asked, and of whom */
@@ -490,6 +493,89 @@ static int explain(const struct question *q, struct error *err) {
         return q->op >= 0 && refused;
 }
 
+/* ---- hosts ---- */
+
+static int host_policy(const struct question *q, struct policy **ret, struct error *err) {
+        const json_t *const network = json_object_get(q->plan, "network"), *rules;
+        const char *mode = text_of(network, "mode"), *preset = text_of(network, "preset");
+        const bool deny = mode && strcmp(mode, "denylist") == 0;
+        AUTO_FREE const char **texts = NULL;
+        size_t n;
+
+        rules = json_object_get(network, "rules");
+        n = json_array_size(rules);
+        texts = calloc(n + 1, sizeof(*texts));
+        if (!texts)
+                return error_set(err, -ENOMEM, "out of memory");
+        for (size_t i = 0; i < n; i++) {
+                texts[i] = json_string_value(json_array_get(rules, i));
+                if (!texts[i])
+                        return error_set(err, -EINVAL,
+                                         "the state of the run is damaged, or of another version");
+        }
+        return policy_new(rules ? (deny ? NETWORK_DENYLIST : NETWORK_ALLOWLIST) : NETWORK_NONE,
+                          preset && *preset ? preset : NULL, texts, n, ret, err);
+}
+
+static json_t *host_answer(const struct question *q, const struct policy *policy, const struct host *host,
+                           uint16_t port, const struct policy_verdict *v) {
+        const bool ok = v->reason == POLICY_OK;
+        const char *const preset = policy_rule_preset(policy, v->rule);
+        const char *const mode = text_of(json_object_get(q->plan, "network"), "mode");
+
+        return json_pack("{s:s,s:i,s:s*,s:b,s:s,s:s*,s:s*,s:s*}", "host", host->name, "port", (int) port,
+                         "mode", mode, "allowed", ok, "reason", ok ? "allowed" : policy_reason_text(v),
+                         "rule", v->rule == POLICY_NO_RULE ? NULL : policy_rule_text(policy, v->rule),
+                         "preset", preset, "protocols",
+                         !ok      ? NULL
+                         : v->raw ? "any"
+                                  : "TLS, HTTP");
+}
+
+static void print_host_answer(const json_t *answer, const struct host *host) {
+        const char *rule = text_of(answer, "rule"), *preset = text_of(answer, "preset");
+        const bool ok = json_is_true(json_object_get(answer, "allowed"));
+
+        printf("%s port %d\n", host->name, (int) json_integer_value(json_object_get(answer, "port")));
+        printf("  network %s\n", text_of(answer, "mode") ? ESC(text_of(answer, "mode")) : "open");
+        if (rule)
+                printf("  rule    %s%s%s%s\n", ESC(rule), preset ? " (preset " : "", preset ? preset : "",
+                       preset ? ")" : "");
+        else
+                printf("  rule    no rule matches\n");
+        printf("  connect %s\n", ok ? "yes" : ESC(text_of(answer, "reason")));
+        if (ok && host->kind == HOST_NAME)
+                printf("  the addresses it resolves to are decided again, before one of them is dialled\n");
+}
+
+/* Return: 0 allowed, 1 refused, -errno. */
+static int explain_host(struct question *q, struct error *err) {
+        AUTO_POLICY struct policy *policy = NULL;
+        AUTO_JSON json_t *answer = NULL;
+        struct policy_verdict v = { .rule = POLICY_NO_RULE };
+        const char *mode = text_of(json_object_get(q->plan, "network"), "mode");
+        struct host host;
+        uint16_t port;
+        int r;
+
+        r = host_parse_authority(q->o->host, strlen(q->o->host), 443, &host, &port, err);
+        if (r < 0)
+                return error_wrap(err, r, "--host '%s'", ESC(q->o->host));
+        r = host_policy(q, &policy, err);
+        if (r < 0)
+                return r;
+        if (mode && strcmp(mode, "open") != 0)
+                v = policy_host(policy, &host, port);
+        answer = host_answer(q, policy, &host, port, &v);
+        if (!answer)
+                return error_set(err, -ENOMEM, "out of memory");
+        if (!q->o->json)
+                print_host_answer(answer, &host);
+        else if (json_dumpf(answer, stdout, JSON_INDENT(2)) == 0)
+                (void) putchar('\n');
+        return v.reason != POLICY_OK;
+}
+
 /* ---- the question ---- */
 
 /* Whether a word names a file with a specification, not a run. */
@@ -518,6 +604,14 @@ static int read_words(struct question *q, int argc, char **argv, int next, const
         int n = argc - next;
 
         *ret_whose = NULL;
+        if (q->o->host) {
+                if (n > 1)
+                        return error_set(err, -EINVAL,
+                                         "explain: --host takes no path: cofferdam explain --host "
+                                         "NAME[:PORT] [RUN|SPEC]");
+                *ret_whose = n == 1 ? argv[next] : NULL;
+                return 0;
+        }
         q->op = n > 1 ? find_op(argv[argc - 1]) : -1;
         if (n == 3 && q->op < 0)
                 return error_set(
@@ -567,7 +661,15 @@ static int plan_of_spec(const struct ctx *ctx, const struct flags *flags, struct
         return q->plan ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
+static int set_host(void *arg, const char *value, struct error *err) {
+        (void) err;
+        ((struct options *) arg)->host = value;
+        return 0;
+}
+
 static const struct flag_option explain_options[] = {
+        { "host", 0, "NAME[:PORT]", set_host,
+          "Ask the rules of the network about a host, in place of a path" },
         { "json", 0, NULL, NULL, "Print one JSON object", offsetof(struct options, json) },
 };
 
@@ -588,7 +690,7 @@ static int answer(const struct ctx *ctx, struct flags *flags, const char *whose,
         r = whose && !is_spec_file(whose) ? plan_of_run(ctx, whose, q, &err)
                                           : plan_of_spec(ctx, flags, q, &err);
         if (r == 0)
-                r = explain(q, &err);
+                r = q->o->host ? explain_host(q, &err) : explain(q, &err);
         if (r < 0)
                 log_error("%s", err.msg);
         return r ? EXIT_FAILED : EXIT_OK;
