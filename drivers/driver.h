@@ -134,6 +134,11 @@ struct driver_ops {
          */
         int (*signal)(struct sandbox *sandbox, uint32_t id, int sig, bool group);
 
+        /** set_network() - have other rules decide about the network; answered by the callback for notices.
+         * NULL: there are none. Return: 0, -E2BIG, -errno. */
+        int (*set_network)(struct sandbox *sandbox, const char *preset, const char *const *rules, size_t n,
+                           struct error *err);
+
         /** poll() - fill @fds (room for SANDBOX_POLL_MAX) with what the loop waits for. Return: count. */
         size_t (*poll)(struct sandbox *sandbox, struct pollfd *fds);
         /** dispatch() - handle what poll(2) reported in the same @fds; calls the callbacks */

@@ -731,6 +731,13 @@ static int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {
         return fdpass_send(sb->sock, &msg, sizeof(msg), NULL, 0);
 }
 
+static int native_set_network(struct sandbox *sb, const char *preset, const char *const *rules, size_t n,
+                              struct error *err) {
+        const int r = egress_send_policy(sb->net.control, preset, rules, n);
+
+        return r < 0 ? error_set(err, r, "hand the rules to the egress proxy: %s", strerror(-r)) : 0;
+}
+
 static size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
         fds[0] = (struct pollfd){ .fd = sb->sock, .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = sb->notice_fd, .events = POLLIN };
@@ -858,6 +865,7 @@ const struct driver_ops driver_native = {
         .reap = native_reap,
         .exec = native_exec,
         .signal = native_signal,
+        .set_network = native_set_network,
         .poll = native_poll,
         .dispatch = native_dispatch,
         .stop = native_stop,

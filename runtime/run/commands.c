@@ -307,6 +307,38 @@ static void on_list(struct supervisor *s, struct slot *slot) {
         leave(slot);
 }
 
+static void on_net(struct supervisor *s, struct slot *slot, const struct run_msg *msg, const int *fds,
+                   size_t n) {
+        AUTO_BLOCK struct block block = { 0 };
+        struct error err = { 0 };
+        int r;
+
+        if (n != 1 || block_read(fds[0], &msg->size, &block) < 0) {
+                leave(slot);
+                return;
+        }
+        r = network_change(s, &block, &err);
+        if (r < 0)
+                tell_error(slot, r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID", err.msg);
+        else
+                slot->state = CLIENT_NET;
+}
+
+void commands_network_changed(struct supervisor *s, const char *why) {
+        for (size_t i = 0; i < SLOTS_MAX; i++) {
+                struct run_msg done = { .type = RUN_MSG_EXIT };
+
+                if (s->slots[i].state != CLIENT_NET)
+                        continue;
+                if (why) {
+                        tell_error(&s->slots[i], "SPEC_INVALID", why);
+                        continue;
+                }
+                tell(&s->slots[i], &done, -1);
+                leave(&s->slots[i]);
+        }
+}
+
 /* The client is gone: its command too, and with the owner the run. */
 static void on_gone(struct supervisor *s, struct slot *slot) {
         if (slot->state == CLIENT_OWNER) {
@@ -326,6 +358,8 @@ static void on_message(struct supervisor *s, struct slot *slot, const struct run
                 on_exec(s, slot, msg, fds, n);
         } else if (msg->type == RUN_MSG_LIST && slot->state == CLIENT_NEW) {
                 on_list(s, slot);
+        } else if (msg->type == RUN_MSG_NET && slot->state == CLIENT_NEW) {
+                on_net(s, slot, msg, fds, n);
         } else if (msg->type == RUN_MSG_STOP && slot->state == CLIENT_NEW) {
                 slot->state = CLIENT_STOP;
                 supervisor_end(s, msg->code > 0 ? (uint64_t) msg->code * 1000 : 0);

@@ -27,6 +27,8 @@ enum run_msg_type {
         RUN_MSG_KILL,   /* end the command, or the run, now */
         RUN_MSG_STOP,   /* end the run: SIGTERM, @code seconds of grace, SIGKILL; answered by EXIT or ERROR */
         RUN_MSG_LIST,   /* name the running commands; answered by COMMAND for each and an EXIT */
+        RUN_MSG_NET,    /* change the rules of the network: a block comes along: presets in place of a
+                           directory, "add" or "replace", rules; answered by EXIT or ERROR */
         RUN_MSG_TYPE_COUNT
 };
 

@@ -20,7 +20,7 @@
 #include "runtime/base/sys.h"
 
 enum {
-        STATE_MAX_BYTES = 1 << 20,
+        STATE_MAX_BYTES = 16 << 20, /* the rules of the network are up to EGRESS_POLICY_BYTES_MAX of it */
         RUNS_MAX = 100000,
         ID_PREFIX_MIN = 4,
         TREE_DEPTH_MAX = 512,

@@ -24,6 +24,7 @@ enum client_state {
         CLIENT_NEW,  /* has said nothing yet */
         CLIENT_EXEC, /* waits for its command; the command may outlive it */
         CLIENT_STOP, /* waits for the end of the run */
+        CLIENT_NET,  /* waits for the network to have its rules */
         CLIENT_OWNER /* its end is the end of the run; its command is the run's */
 };
 
@@ -51,7 +52,8 @@ struct supervisor {
         uint64_t peak_memory_bytes;
         struct run_msg final; /* what whoever waits for the end is told */
         uint32_t held, denied;
-        uint64_t blocked; /* connections */
+        uint64_t blocked;     /* connections */
+        json_t *network_next; /* preset and rules that the egress process was sent; NULL: nothing; owned */
         uint64_t started_ns;
         uint64_t deadline_ns; /* of the run, or of the grace once it ends; 0: none */
         struct record record;
@@ -105,6 +107,18 @@ enum { COMMANDS_POLL_MAX = SLOTS_MAX * (1 + OUTPUT_STREAMS) + 1 };
 size_t commands_poll(const struct supervisor *s, struct pollfd *fds);
 /** commands_dispatch() - handle what poll(2) reported in the same @fds */
 void commands_dispatch(struct supervisor *s, const struct pollfd *fds);
+
+/** commands_network_changed() - tell the client that waits for it. @why: it was refused; NULL: it is done */
+void commands_network_changed(struct supervisor *s, const char *why);
+
+/**
+ * network_change() - send the egress process other rules; network_answer() when it has answered
+ * @block: of RUN_MSG_NET
+ * Return: 0, -ENOTSUP (the run has no rules), -EBUSY, -EINVAL, -errno, each with a message.
+ */
+int network_change(struct supervisor *s, const struct block *block, struct error *err)
+        __attribute__((warn_unused_result));
+void network_answer(struct supervisor *s, const struct egress_notice *notice);
 
 /** commands_farewell() - the run's last message to everyone who still waits */
 void commands_farewell(struct supervisor *s);

@@ -176,6 +176,8 @@ static void on_blocked(struct supervisor *s, const struct egress_notice *notice)
 static void on_network(void *arg, const struct egress_notice *notice) {
         if (notice->kind == EGRESS_BLOCKED)
                 on_blocked(arg, notice);
+        else
+                network_answer(arg, notice);
 }
 
 static void on_lost(void *arg, const char *failure_code, const char *reason) {
@@ -641,5 +643,6 @@ int supervisor_main(const struct supervisor_args *args) {
         events_drain(&s.record.events, READER_END_MS);
         record_deinit(&s.record);
         json_decref(s.seeds);
+        json_decref(s.network_next);
         return r < 0;
 }

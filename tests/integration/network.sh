@@ -169,6 +169,80 @@ proxy_is_confined() {
         eq '' "$(tr -d '\0' <"/proc/$pid/environ")"
 }
 
+# another policy for a run that lives: what it refuses ends, also what is open; goes red without network_answer() and
+# without the end of tunnels in proxy_set_policy()
+replaced() {
+        cat >tunnel.py <<'PY'
+import os, socket, time
+s = socket.create_connection(("127.0.0.1", 3128), timeout=20)
+s.sendall(b"CONNECT allowed.example:7 HTTP/1.1\r\nHost: allowed.example:7\r\n\r\n")
+while b"hi\n" not in s.recv(1000):
+    pass
+open("open", "w").close()
+start = time.monotonic()
+s.recv(1000)
+print("ended", "late" if time.monotonic() - start > 10 else "in time")
+PY
+        status 0 "${as_caller[@]}" "$C" start --events "$W/events" --network allowlist --allow allowed.example \
+                --allow allowed.example:7/tcp --preset none >id
+        id=$(cat id)
+        trap '"$C" stop "$id" >/dev/null || true' EXIT
+        code() { "$C" exec "$id" -- curl -s -m 9 -o /dev/null -w '%{http_code}' "http://$1/"; }
+        eq 200 "$(code allowed.example)"
+        eq 403 "$(code other.example)"
+        "$C" exec "$id" -- python3 tunnel.py >end &
+        wait_for 10 test -e open
+        # added behind the others; what stays allowed stays open
+        status 0 "$C" net "$id" --allow other.example
+        eq 200 "$(code other.example)"
+        eq '' "$(cat end)"
+        eq 'mode allowlist
+preset none
+allow allowed.example
+allow allowed.example:7/tcp
+allow other.example' "$("$C" net "$id")"
+        # one that does not compile changes nothing
+        status 1 "$C" net "$id" --replace --allow 'a*b' 2>"$W/said"
+        has "$(cat "$W/said")" "network.rules[0]: 'a*b', byte 2"
+        status 1 "$C" net "$id" --preset nosuch 2>"$W/said"
+        has "$(cat "$W/said")" "no preset 'nosuch'"
+        eq 200 "$(code other.example)"
+        eq '' "$(cat end)"
+        status 0 "$C" net "$id" --deny allowed.example
+        wait_for 5 grep -q ended end
+        eq 'ended in time' "$(cat end)"
+        eq 403 "$(code allowed.example)"
+        status 1 "$C" explain --host allowed.example:80 "$id" >"$W/said"
+        has "$(cat "$W/said")" '!allowed.example'
+        status 0 "$C" net "$id" --replace
+        eq 403 "$(code other.example)"
+        eq 3 "$(events network_policy_changed | wc -l)"
+        has "$(events network_policy_changed | tail -n 1)" '"rules": []'
+        "$C" stop "$id" >/dev/null
+        status 1 "$C" net "$id" --allow x.example 2>"$W/said"
+        id=$("${as_caller[@]}" "$C" start)
+        status 1 "$C" net "$id" --allow x.example 2>"$W/said"
+        has "$(cat "$W/said")" 'has no rules'
+        eq 'mode none' "$("$C" net "$id")"
+}
+
+# the rules as a run would have them
+explains() {
+        status 0 "$C" explain --host api.allowed.example --network allowlist --allow '*.allowed.example' >said
+        has "$(cat said)" 'rule    *.allowed.example'
+        status 1 "$C" explain --host api.allowed.example:22 --network allowlist --allow '*.allowed.example' >said
+        has "$(cat said)" 'the rule allows other ports'
+        status 1 "$C" explain --json --host 0x7f.1 --network denylist >said
+        has "$(cat said)" '"host": "127.0.0.1"'
+        status 0 "$C" explain --host codeload.github.com --network allowlist --preset code-hosts >said
+        has "$(cat said)" '(preset code-hosts)'
+        status 1 "$C" explain --host x.example >said
+        status 0 "$C" explain --host x.example --network open >said
+        status 1 "$C" explain --host 'x..example' --network open 2>said
+        has "$(cat said)" "--host 'x..example'"
+        status 2 "$C" explain --host x.example a b
+}
+
 bad_rules() {
         status 2 sandbox --network allowlist --allow ok.example --allow 'a*b.example' -- true 2>"$W/said"
         has "$(cat "$W/said")" "network.rules[1]: 'a*b.example', byte 2"
@@ -189,5 +263,7 @@ t 'the loopback inside' own_loopback
 t 'whose sockets they are' sockets
 t 'the proxy dies' proxy_dies
 t 'the proxy is confined' proxy_is_confined
+t 'other rules while it runs' replaced
+t 'explain --host' explains
 t 'rules that are wrong' bad_rules
 finish
