@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "drivers/driver.h"
@@ -15,6 +17,8 @@
 #include "runtime/base/sys.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
+
+enum { REAPER_NICE = 10 };
 
 const char *run_status_name(enum run_status status) {
         static const char *const names[RUN_STATUS_COUNT] = {
@@ -152,4 +156,67 @@ int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
         run_dir_sweep(ctx);
         r = runs_each(ctx, reap, &context, err);
         return r == 0 && context.r < 0 ? error_set(err, context.r, "%s", context.err.msg) : r;
+}
+
+/* ---- beside a run ---- */
+
+/* Whether the living run @fd works on @workspace. */
+static bool works_on(int fd, const char *workspace) {
+        const struct run_dir dir = { .fd = fd, .runs_fd = -1, .upper_fd = -1 };
+        AUTO_JSON json_t *state = NULL;
+        const char *theirs;
+
+        if (run_state_load(&dir, &state, NULL) < 0)
+                return false;
+        theirs = json_string_value(json_object_get(json_object_get(state, "plan"), "workspace"));
+        return theirs && strcmp(theirs, workspace) == 0;
+}
+
+/* A run that ended has a state and no socket. */
+static void glance_at(int runs_fd, const char *id, const char *workspace, struct glance *ret) {
+        char path[RUN_ID_LEN + sizeof("/state.json")];
+        bool has_socket;
+        AUTO_FD int fd = -1;
+
+        (void) snprintf(path, sizeof(path), "%.*s/control", RUN_ID_LEN, id);
+        has_socket = faccessat(runs_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+        (void) snprintf(path, sizeof(path), "%.*s/state.json", RUN_ID_LEN, id);
+        if (!has_socket && faccessat(runs_fd, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+                return;
+        fd = open_beneath(runs_fd, id, O_RDONLY | O_DIRECTORY, 0);
+        if (fd < 0)
+                return;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+                ret->dead = true;
+        else if (!*ret->shares && works_on(fd, workspace))
+                memcpy(ret->shares, id, sizeof(ret->shares));
+}
+
+void runs_glance(const struct run_dir *dir, const char *workspace, struct glance *ret) {
+        AUTO_DIR DIR *d = NULL;
+        const struct dirent *e;
+        const int fd = openat(dir->runs_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        *ret = (struct glance){ 0 };
+        d = fd < 0 ? NULL : fdopendir(fd);
+        if (!d)
+                (void) fd_close(fd);
+        while (d && (e = readdir(d)))
+                if (run_dir_is_id(e->d_name) && strcmp(e->d_name, dir->id) != 0)
+                        glance_at(dirfd(d), e->d_name, workspace, ret);
+}
+
+void runs_reap_aside(const struct ctx *ctx) {
+        const pid_t pid = fork();
+
+        if (pid == 0) {
+                if (fork() != 0) /* a child of the caller's would be waited for, or stay a zombie */
+                        _exit(0);
+                (void) sys_close_range(STDERR_FILENO + 1, ~0U, 0); /* also the lock of the caller's run */
+                (void) prctl(PR_SET_NAME, "cofferdam-gc");
+                (void) setpriority(PRIO_PROCESS, 0, REAPER_NICE);
+                _exit(runs_reap(ctx, NULL, NULL, NULL) < 0);
+        }
+        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+                ;
 }

@@ -54,3 +54,19 @@ int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
 /** run_forget() - remove a run that has ended or died and is locked by the caller, with all it holds and what
  * its driver left outside. Return: 0 or -errno. */
 int run_forget(struct run_dir *dir);
+
+/** struct glance - what a run sees of the others beside it */
+struct glance {
+        bool dead;                   /* one wants reaping */
+        char shares[RUN_ID_LEN + 1]; /* one that lives on the same workspace; "": none */
+};
+
+/**
+ * runs_glance() - look at the runs beside @dir, cheaply: two system calls for each that has ended
+ * @workspace: path on the host of @dir's
+ */
+void runs_glance(const struct run_dir *dir, const char *workspace, struct glance *ret);
+
+/** runs_reap_aside() - runs_reap() in a process of its own, which nobody waits for and which holds nothing of
+ * the caller's */
+void runs_reap_aside(const struct ctx *ctx);

@@ -201,7 +201,7 @@ void run_dir_deinit(struct run_dir *dir) {
         dir->runs_fd = fd_close(dir->runs_fd);
 }
 
-static bool is_id(const char *s) {
+bool run_dir_is_id(const char *s) {
         return strlen(s) == RUN_ID_LEN && strspn(s, "0123456789abcdef") == RUN_ID_LEN;
 }
 
@@ -274,7 +274,7 @@ static int scan_runs(int runs_fd, struct scan *scan) {
                 return -errno;
         fd = -1; /* owned by d */
         for (int i = 0; i < RUNS_MAX && (e = readdir(d)); i++)
-                if (is_id(e->d_name))
+                if (run_dir_is_id(e->d_name))
                         scan_entry(scan, runs_fd, e->d_name);
         return 0;
 }
@@ -288,7 +288,7 @@ int run_dir_open(const struct ctx *ctx, const char *id, struct run_dir *ret, str
         if (r < 0)
                 return r;
         dir.runs_fd = r;
-        if (id && is_id(id) && faccessat(dir.runs_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (id && run_dir_is_id(id) && faccessat(dir.runs_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
                 memcpy(scan.found, id, sizeof(scan.found)); /* a whole id needs no search */
                 scan.matches = 1;
                 r = 0;
@@ -333,7 +333,7 @@ int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *
         for (int i = 0; r == 0 && i < RUNS_MAX && (e = readdir(d)); i++) {
                 AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
 
-                if (!is_id(e->d_name))
+                if (!run_dir_is_id(e->d_name))
                         continue;
                 memcpy(dir.id, e->d_name, sizeof(dir.id));
                 dir.runs_fd = fcntl(dirfd(d), F_DUPFD_CLOEXEC, 3);
@@ -456,7 +456,7 @@ static void sweep_entry(int runs_fd, const char *name) {
 
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
                 return;
-        if (is_id(name) && faccessat(fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        if (run_dir_is_id(name) && faccessat(fd, "upper", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
                 return; /* a run */
         below = open_beneath(fd, ".", O_RDONLY | O_DIRECTORY, 0);
         if (below >= 0 && remove_below(below, 0) == 0)
@@ -467,7 +467,7 @@ static void sweep_entry(int runs_fd, const char *name) {
 static bool is_temporary(const char *name) {
         const size_t n = sizeof(temporary_prefix) - 1;
 
-        return strncmp(name, temporary_prefix, n) == 0 && is_id(name + n);
+        return strncmp(name, temporary_prefix, n) == 0 && run_dir_is_id(name + n);
 }
 
 void run_dir_sweep(const struct ctx *ctx) {
@@ -482,7 +482,8 @@ void run_dir_sweep(const struct ctx *ctx) {
                 char upper[RUN_ID_LEN + sizeof("/upper")];
 
                 (void) snprintf(upper, sizeof(upper), "%.*s/upper", RUN_ID_LEN, e->d_name);
-                if (is_temporary(e->d_name) || (is_id(e->d_name) && faccessat(dirfd(d), upper, F_OK, 0) < 0))
+                if (is_temporary(e->d_name) ||
+                    (run_dir_is_id(e->d_name) && faccessat(dirfd(d), upper, F_OK, 0) < 0))
                         sweep_entry(dirfd(d), e->d_name);
         }
 }

@@ -48,6 +48,9 @@ typedef int (*run_dir_fn)(struct run_dir *dir, void *arg);
 int run_dir_each(const struct ctx *ctx, run_dir_fn fn, void *arg, struct error *err)
         __attribute__((warn_unused_result));
 
+/** run_dir_is_id() - whether @s is a whole id */
+bool run_dir_is_id(const char *s);
+
 /** run_dir_sweep() - remove what processes that were killed while they made or removed a run have left */
 void run_dir_sweep(const struct ctx *ctx);
 

@@ -36,6 +36,7 @@
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
 #include "runtime/run/land.h"
+#include "runtime/run/list.h"
 #include "runtime/run/supervise.h"
 
 enum {
@@ -305,13 +306,13 @@ static int meanwhile(void *arg, struct error *err) {
         r = layer_usable(s->args->dir->upper_fd, err);
         if (r < 0)
                 return r;
+        s->listen_fd = control_listen(s->args->dir, err); /* a run with a state had a socket: runs_glance() */
+        if (s->listen_fd < 0)
+                return s->listen_fd;
         /* a command that starts with the sandbox is not worth a second state */
         r = record_open(&s->record, s->args->spec_json, first_state(s->args),
                         s->args->command && !s->args->spec->post_create ? "running" : "starting", err);
-        if (r < 0)
-                return r;
-        s->listen_fd = control_listen(s->args->dir, err);
-        return s->listen_fd < 0 ? s->listen_fd : 0;
+        return r;
 }
 
 /* The run is not isolated at all. */
@@ -505,6 +506,21 @@ static void take_report(struct supervisor *s) {
         record_store(&s->record, false);
 }
 
+/* While the command runs: who else works here, and who died without a last word. */
+static void look_around(struct supervisor *s) {
+        const char *workspace =
+                json_string_value(json_object_get(json_object_get(s->record.state, "plan"), "workspace"));
+        struct glance glance;
+
+        runs_glance(s->args->dir, workspace ? workspace : "", &glance);
+        if (*glance.shares)
+                events_emit(&s->record.events, "workspace_shared",
+                            json_pack("{s:o,s:s}", "workspace", json_from_bytes(workspace, EVENT_STRING_MAX),
+                                      "run", glance.shares));
+        if (glance.dead)
+                runs_reap_aside(s->args->ctx);
+}
+
 static const struct sandbox_callbacks callbacks = {
         .seeded = on_seeded,
         .exec_started = on_exec_started,
@@ -620,6 +636,8 @@ int supervisor_main(const struct supervisor_args *args) {
                                 r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED",
                                 err.msg);
         else
+                look_around(&s);
+        if (r == 0)
                 loop(&s);
         trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);

@@ -146,7 +146,7 @@ stopped_and_killed() {
         nothing_left
 }
 
-# the next run and the verbs take a run whose parts were killed for dead
+# the verbs take a run whose parts were killed for dead
 dead_is_dead() {
         begin
         wait_for 20 ready || fail "the command did not start: $(cat err)"
@@ -157,10 +157,48 @@ dead_is_dead() {
         local run
         run=$(ls "$T/state/cofferdam/runs")
         [ ${#run} = 12 ] || fail "runs: $run"
-        eq ok "$("$C" run -- echo ok)"
         status 0 "$C" diff "$run"
         status 0 "$C" discard "$run"
         no_run_left
+}
+
+# The next run clears up, also when it ends before that is done. Red without look_around().
+next_run_reaps() {
+        local run
+        begin 'mkdir .vscode; echo x >.vscode/tasks.json; sleep 60'
+        wait_for 20 test -e ready -a -e .vscode || fail "the command did not start: $(cat err)"
+        sleep 0.2
+        # shellcheck disable=SC2046 # numbers
+        kill -KILL $(parts all)
+        wait "$client" || true
+        wait_for 10 none_of_ours
+        run=$(ls "$T/state/cofferdam/runs")
+        cp -a "$T/state/cofferdam/runs/$run" "$T/state/cofferdam/runs/000000000000"
+        rm -r "$T/state/cofferdam/runs/000000000000/upper/"*
+        eq ok "$("$C" run -- echo ok)"
+        wait_for 10 none_of_ours
+        has "$("$C" inspect "$run")" '"status": "finished"'
+        has "$("$C" events "$run" | tail -n 1)" orphan_reaped
+        eq "$run" "$(ls -A "$T/state/cofferdam/runs")" 'the one that holds nothing is gone'
+        "$C" apply "$run"
+        eq x "$(cat .vscode/tasks.json)"
+        rm -r .vscode
+        no_run_left
+}
+
+# Two runs on one directory are allowed; the second says so.
+sharing_is_said() {
+        local id
+        id=$("$C" start)
+        "$C" run --events ev -- true
+        has "$(grep workspace_shared ev)" "\"run\":\"$id\""
+        mkdir other
+        "$C" run -w other --events ev2 -- true
+        eq '' "$(grep workspace_shared ev2)"
+        "$C" stop -t 0 "$id" >/dev/null
+        "$C" run --events ev3 -- true
+        eq '' "$(grep workspace_shared ev3)"
+        "$C" rm "$id"
 }
 
 # starting, running or ending: nobody else touches it
@@ -227,6 +265,8 @@ for who in supervisor init fsd; do t "$who is stopped" stopped $who; done
 t 'fsd is stopped and supervisor killed' stopped_and_killed
 for who in all fsd; do t "$who is killed while git configs land" killed_while_landing $who; done
 t 'a run without processes is dead' dead_is_dead
+t 'the next run reaps' next_run_reaps
+t 'two runs in one workspace' sharing_is_said
 t 'a run with processes is alive' alive_is_not_discarded
 for who in client supervisor fsd; do t "what was held survives the death of $who" held_content_survives $who; done
 finish
