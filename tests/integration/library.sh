@@ -83,6 +83,21 @@ user_of_library() {
         timeout -k 5 120 "$T/library-use" "$1" "$C" "$T/state/cofferdam" "$W/ws" >out 2>&1
 }
 
+# One object with the names of the interface and no other: those inside are words that others use, too.
+static_library() {
+        local line
+        nm -g --defined-only "$LIB/libcofferdam.a" 2>/dev/null | awk '$2 == "T" { print $3 }' | LC_ALL=C sort >have
+        sed 's/@.*//' "$TOP/tests/assets/library/symbols.txt" | diff - have || fail 'names'
+        eq '' "$(nm -g --defined-only "$LIB/libcofferdam.a" | awk 'NF == 3 && $2 != "T"')" 'other names'
+        line=$(pkg-config --static --libs libcofferdam)
+        # shellcheck disable=SC2046,SC2086 # words
+        cc -static $(pkg-config --cflags libcofferdam) -D_POSIX_C_SOURCE=200809L "$TOP/docs/examples/steps.c" -o steps $line
+        mkdir ws
+        status 0 env -u LD_LIBRARY_PATH STEPS_PROGRAM="$C" ./steps "$W/ws" 'echo static' >out
+        has "$(cat out)" static
+        "$C" rm -f "$(sed -n 's/^run //p' out)" >rm.out
+}
+
 # use TEST: of library-use.c; the library itself says nothing
 use() {
         user_of_library "$1" || fail "$(cat out)"
@@ -102,6 +117,7 @@ t 'the header is C and C++' header_is_c_and_cxx
 t 'symbols are those of the list, with a version' symbols_are_listed
 t 'it can neither print nor exit nor touch signals' imports_nothing_of_the_process
 t 'the example' example
+t 'the static library' static_library
 t 'commands: exit codes, environment, directory, signals, waits' use commands
 t 'structures of callers of other versions' use sizes
 t 'a terminal' use terminal
