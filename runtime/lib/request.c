@@ -82,17 +82,16 @@ static const struct {
         { "closed", TEXT, offsetof(struct asked, closed) },
 };
 
+/* Room doubles at each power of two. */
 static int strings_add(struct strings *s, const char *text) {
-        /* full at each power of two */
-        if ((s->n & (s->n + 1)) == 0) {
-                const char **v = reallocarray(s->v, 2 * (s->n + 1), sizeof(*v));
+        const bool full = (s->n & (s->n + 1)) == 0;
+        const char **v = full ? reallocarray(s->v, 2 * (s->n + 1), sizeof(*v)) : s->v;
 
-                if (!v)
-                        return -ENOMEM;
-                s->v = v;
-        }
-        s->v[s->n++] = text;
-        s->v[s->n] = NULL;
+        if (!v)
+                return -ENOMEM;
+        v[s->n++] = text;
+        v[s->n] = NULL;
+        s->v = v;
         return 0;
 }
 
