@@ -184,6 +184,7 @@ static int count_fds(void) {
 /* Descriptors that would survive an exec: no process of a run may have one. */
 static void test_descriptors(void) {
         struct cofferdam *c = context();
+        struct cofferdam_spec *spec = specification(c, NULL);
         struct cofferdam_run *run;
         struct pollfd end;
         char out[4096], byte;
@@ -195,14 +196,14 @@ static void test_descriptors(void) {
         run = started(c, NULL);
         in_run(c, run, "ls /proc/self/fd | tr '\\n' ' '", out, sizeof(out));
         CHECK(c, strcmp(out, "0 1 2 3 ") == 0); /* 3 is the directory that ls reads */
-        finish(c, NULL, specification(c, NULL), shell(c, "ls /proc/self/fd | tr '\\n' ' '"), out,
-               sizeof(out));
+        finish(c, NULL, spec, shell(c, "ls /proc/self/fd | tr '\\n' ' '"), out, sizeof(out));
         CHECK(c, strcmp(out, "0 1 2 3 ") == 0);
         close(pipe_fds[1]);
         for (int i = 0; i < OWN_FDS; i++)
                 close(fds[i]);
         end = (struct pollfd){ .fd = pipe_fds[0], .events = POLLIN };
         CHECK(c, poll(&end, 1, 0) == 1 && read(pipe_fds[0], &byte, 1) == 0); /* and nobody else had it */
+        cofferdam_spec_free(spec);
         done(c, run);
         close(pipe_fds[0]);
         CHECK(NULL, count_fds() == before); /* nor does the library keep any */
