@@ -152,6 +152,29 @@ static int follow(const struct relocate *w, const struct relocation *m) {
         return 0;
 }
 
+/* The upper object at @path stands for nothing any more, when it stood for the directory @lower. */
+static void forget_at(int upper_fd, const char *path, const struct layer_origin *lower) {
+        struct layer_origin origin = { 0 };
+        const char *name;
+        AUTO_FD int dir = pathfd_open_parent(upper_fd, path, &name);
+
+        if (dir >= 0 && layer_origin_at(dir, name, &origin) == 0 && origin.ino == lower->ino)
+                (void) !layer_claim(dir, name, &(struct layer_origin){ 0 });
+}
+
+/* What the work put in the place of a directory that is gone from there replaces nothing. Below a directory
+ * that was renamed itself, the place is where that one is seen. */
+static void forget_place(const struct relocate *w, const char *from, const struct layer_origin *lower) {
+        forget_at(w->t->opt->upper_fd, from, lower);
+        for (size_t i = 0; i < w->n; i++) {
+                const char *rest = path_below(from, w->v[i].from);
+                AUTO_BUF struct buf path = { 0 };
+
+                if (rest && *rest && buf_fmt(&path, "%s/%s", w->v[i].path, rest) == 0)
+                        forget_at(w->t->opt->upper_fd, buf_cstr(&path), lower);
+        }
+}
+
 /* Return: 1: there was something to do, 0, what transaction_push() gave. */
 static int try_rename(const struct relocate *w, struct relocation *m) {
         struct journal_entry e = { .op = JOURNAL_RENAME, .lower = m->lower, .upper = m->upper };
@@ -177,7 +200,10 @@ static int try_rename(const struct relocate *w, struct relocation *m) {
         if (r < 0)
                 return r;
         m->fate = FATE_DONE;
-        r = w->t->refused == refused ? follow(w, m) : 0;
+        if (w->t->refused != refused)
+                return 1;
+        forget_place(w, m->from, &m->lower);
+        r = follow(w, m);
         return r < 0 ? r : 1;
 }
 
