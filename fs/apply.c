@@ -22,6 +22,7 @@
 #include "fs/settle.h"
 #include "fs/transaction.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/path.h"
 
 /** struct item - one change of the plan */
 struct item {
@@ -89,11 +90,21 @@ enum apply_choice apply_choose(const struct apply_options *opt, const struct cha
         return choice == APPLY_TAKE && opt->force ? APPLY_FORCE : choice;
 }
 
+/* A directory whose mode the work changed in an overlay of the kernel: what lands in it makes it look changed
+ * by the host. The record says from now on which mode was replaced. */
+static void note_mode(const struct change *c) {
+        const struct layer_origin origin = layer_origin_of(c->lower);
+
+        (void) !layer_claim(c->upper_dir, path_basename(c->path), &origin);
+}
+
 /* One change of the diff. */
 static int plan(const struct change *c, void *arg) {
         struct apply *a = arg;
         const enum apply_choice choice = apply_choose(a->opt, c);
 
+        if (a->opt->kernel && c->kind == CHANGE_MODIFIED && S_ISDIR(c->mode) && !c->conflict)
+                note_mode(c);
         if (choice == APPLY_LEAVE)
                 return 0;
         if (c->error != 0)

@@ -133,8 +133,8 @@ bool diff_dir_mode_changed(int dir_fd, const char *name, bool kernel, const stru
                 return true;
         }
         *ret_conflict = origin.ino != lower->st_ino || origin.mode != lower->st_mode;
-        /* layer_open_dir() adds u+rwx */
-        return mode != (origin.mode & 01777) && mode != ((origin.mode & 01777) | 0700);
+        /* layer_open_dir() adds u+rwx, which the kernel does not */
+        return mode != (origin.mode & 01777) && (kernel || mode != ((origin.mode & 01777) | 0700));
 }
 
 static int emit(struct walk *w, const struct level *level, struct change c) {
