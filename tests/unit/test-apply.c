@@ -624,6 +624,74 @@ static void run_renames_directories_in_place(void **state) {
         expect_list(l, "upper", "");
 }
 
+/* Red without forget_place(): the file has the record of the directory that was there, and the directory is
+ * gone. */
+static void run_fills_the_place_of_a_renamed_directory(void **state) {
+        struct layers *l = *state;
+        struct layer_origin origin;
+        struct stat st;
+
+        tree_dir(&l->tree, "lower/a");
+        tree_dir(&l->tree, "lower/a/b");
+        tree_file(&l->tree, "lower/a/b/f", "old", 0644);
+        layers_tick();
+        move_dir(l, "", "moved", "a");
+        move_dir(l, "", "in", "a/b");
+        layers_add(l, "", "a", "new");
+        assert_int_equal(fstatat(l->lower_fd, "a", &st, 0), 0);
+        origin = layer_origin_of(&st);
+        assert_int_equal(layer_claim(l->upper_fd, "a", &origin), 0);
+        assert_int_equal(fstatat(l->lower_fd, "a/b", &st, 0), 0);
+        origin = layer_origin_of(&st);
+        layers_add(l, "moved", "b", "new");
+        {
+                AUTO_FD int moved = tree_open(&l->tree, "upper/moved", O_RDONLY | O_DIRECTORY);
+
+                assert_int_equal(layer_claim(moved, "b", &origin), 0);
+        }
+        expect_apply(l, false, 0, NULL, "a=new in/ in/f=old moved/ moved/b=new ");
+        expect_list(l, "upper", "");
+}
+
+/* Red without note_mode(): what lands in the directory changes its time, which decides in an upper of the
+ * kernel's. */
+static void run_lands_the_mode_of_a_directory_with_changes(void **state) {
+        struct layers *l = *state;
+        AUTO_BUF struct buf report = { 0 };
+        struct apply_options opt = options(l, &report);
+        struct error err = { 0 };
+        struct stat st;
+
+        tree_dir(&l->tree, "lower/d");
+        tree_file(&l->tree, "lower/d/f", "old", 0644);
+        layers_tick();
+        assert_int_equal(mkdirat(l->upper_fd, "d", 0755), 0); /* as overlayfs does: without a record */
+        tree_file(&l->tree, "upper/d/f", "new", 0644);
+        assert_int_equal(fchmodat(l->upper_fd, "d", 0711, 0), 0);
+        layers_tick();
+        opt.kernel = true;
+        assert_int_equal(apply_run(&opt, &err), 0);
+        assert_int_equal(fstatat(l->lower_fd, "d", &st, 0), 0);
+        assert_int_equal(st.st_mode & 07777, 0711);
+        tree_expect(&l->tree, "lower/d/f", "new");
+        expect_list(l, "upper", "");
+}
+
+/* Red when is_planned() wants the time of change too: the first name that is renamed changes it for all. */
+static void run_lands_on_all_names_of_a_file(void **state) {
+        struct layers *l = *state;
+
+        tree_file(&l->tree, "lower/a", "old", 0644);
+        assert_int_equal(linkat(l->lower_fd, "a", l->lower_fd, "b", 0), 0);
+        assert_int_equal(linkat(l->lower_fd, "a", l->lower_fd, "c", 0), 0);
+        layers_tick();
+        layers_modify(l, "", "a", "new");
+        layers_modify(l, "", "b", "other");
+        layers_delete(l, "", "c");
+        expect_apply(l, false, 0, "M a|M b|D c|", "a=new b=other ");
+        expect_list(l, "upper", "");
+}
+
 static void run_swaps_two_directories(void **state) {
         struct layers *l = *state;
 
@@ -965,6 +1033,9 @@ int main(void) {
                 cmocka_unit_test(apply_survives_a_kill_at_any_system_call),
                 CASE(abort_keeps_what_the_host_wrote_meanwhile),
                 CASE(run_renames_directories_in_place),
+                CASE(run_fills_the_place_of_a_renamed_directory),
+                CASE(run_lands_the_mode_of_a_directory_with_changes),
+                CASE(run_lands_on_all_names_of_a_file),
                 CASE(run_swaps_two_directories),
                 CASE(run_leaves_renames_in_conflict),
                 CASE(run_lands_what_is_chosen),
