@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/review.h"
 #include "cli/select.h"
@@ -64,6 +65,37 @@ static int print_line(const struct listing *l, const struct change *change, cons
         return r;
 }
 
+/* Length of the character at @s, 0: a terminal could act on it, or order what is around it differently. */
+static size_t harmless(const char *s, size_t len) {
+        static const char *const orders[] = { "\u202a", "\u202b", "\u202c", "\u202d", "\u202e",
+                                              "\u2066", "\u2067", "\u2068", "\u2069" };
+        const unsigned char c = (unsigned char) *s;
+        const size_t n = c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+
+        if (c < 0x80)
+                return (c < ' ' && c != '\n' && c != '\t') || c == 0x7f ? 0 : 1;
+        if (n > len || !utf8_valid(s, n) || (c == 0xc2 && (unsigned char) s[1] < 0xa0))
+                return 0;
+        for (size_t i = 0; n == 3 && i < ARRAY_SIZE(orders); i++)
+                if (memcmp(s, orders[i], 3) == 0)
+                        return 0;
+        return n;
+}
+
+/* What the work wrote must not hide lines from who reviews them. */
+static void print_to_terminal(const char *s, size_t len) {
+        while (len > 0) {
+                const size_t n = harmless(s, len), step = n ? n : 1;
+
+                if (n)
+                        (void) fwrite(s, 1, n, stdout);
+                else
+                        printf("\\x%02x", (unsigned char) *s);
+                s += step;
+                len -= step;
+        }
+}
+
 static int print_patch(const struct listing *l, const struct change *change) {
         AUTO_BUF struct buf text = { .max = 4UL * PATCH_BYTES_MAX };
         struct patch patch;
@@ -78,7 +110,9 @@ static int print_patch(const struct listing *l, const struct change *change) {
         } else {
                 r = patch_change(&l->source, change, &text, &patch);
         }
-        if (r == 0 && text.len > 0)
+        if (r == 0 && text.len > 0 && isatty(STDOUT_FILENO))
+                print_to_terminal(text.data, text.len);
+        else if (r == 0 && text.len > 0)
                 (void) fwrite(text.data, 1, text.len, stdout);
         return r;
 }

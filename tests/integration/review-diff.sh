@@ -191,7 +191,23 @@ PY
         [ "$ms" -lt "${COFFERDAM_DIFF_MS:-5000}" ] || fail "took $ms ms"
 }
 
+# What the work wrote erases no line of the patch that somebody reads, and reorders none; what is piped is the patch.
+# red when print_patch() writes to the terminal as to a file
+on_a_terminal() {
+        need_command script
+        printf 'old\n' >f
+        cow 'printf "evil\033[2K\033[A\r\302\2332Kgood\302\255\303\251\342\200\256\377\n\tend\r\n" >f; ln -s "$(printf "\033c")" l'
+        "$C" diff --patch >plain
+        eq 7 "$(tr -cd '\033\r\302' <plain | wc -c)" 'piped as it is'
+        script -qc "'$C' diff --patch" typescript </dev/null >/dev/null
+        sed 's/\r$//' typescript | grep -a '^+' | LC_ALL=C sed -n '2,$p' >shown
+        eq "+evil\\x1b[2K\\x1b[A\\x0d\\xc2\\x9b2Kgood"$'\302\255\303\251'"\\xe2\\x80\\xae\\xff" "$(head -1 shown)"
+        eq $'+\tend\\x0d' "$(sed -n 2p shown)"
+        has "$(cat shown)" '+\x1bc'
+}
+
 t 'patch: text and names' text_and_names
+t 'patch: on a terminal' on_a_terminal
 t 'patch: the Git directory' git_dir_is_shown
 t 'patch: renamed directories' renames
 t 'patch: random edits' random_edits
