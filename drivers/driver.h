@@ -77,6 +77,7 @@ struct start_request {
         int keep_fds[4]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;
+        bool cache_shared;  /* where the plan says that the run is the only writer, it is not */
         struct trace trace; /* of the supervisor */
         const struct exec_request
                 *first; /* command that starts the moment the sandbox is ready; NULL: none */

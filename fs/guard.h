@@ -53,7 +53,8 @@ struct guard_config {
         gid_t host_gid, inside_gid;
         uint32_t timeout_ms; /* entry, attribute and negative timeouts: cache shared 1000 */
         size_t nodes_max;    /* objects remembered at a time, about; 0: TRIM_NODES_MAX of trim.h */
-        int exclusive_fd;    /* guard_exclusive_open(), borrowed, for regions that are; -1: none is */
+        int exclusive_fd; /* guard_exclusive_open(), borrowed, for regions that are; negative: there are none
+                           */
         uint64_t disk_max, inodes_max; /* what all uppers of staged and cow regions may hold together; 0: no
                                           limit, of inodes: one for each 4 KiB of disk_max */
         int notice_fd;                 /* SOCK_SEQPACKET for struct guard_notice; -1: none */

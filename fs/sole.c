@@ -194,7 +194,7 @@ static void drain(struct server *s) {
         _Alignas(struct fanotify_event_metadata) char buf[16384];
         ssize_t n;
 
-        while (s->sole.alone && !s->sole.stop && (n = read(s->config->exclusive_fd, buf, sizeof(buf))) > 0) {
+        while (s->sole.alone && (n = read(s->config->exclusive_fd, buf, sizeof(buf))) > 0) {
                 const struct fanotify_event_metadata *event = (const void *) buf;
 
                 for (; FAN_EVENT_OK(event, n); event = FAN_EVENT_NEXT(event, n))
@@ -284,12 +284,14 @@ static void *run(void *arg) {
                 if (s->sole.alone && !s->sole.stop)
                         wait_for(s, -1, GATHER_MS);
         }
-        for (int i = 0; i < SWEEPS && !s->sole.stop; i++) {
+        drain(s); /* at the end: until now */
+        for (int i = 0; i < SWEEPS && !s->sole.alone; i++) {
                 sweep(s);
                 if (i == 0)
                         tell(s); /* now it is true */
-                if (!s->sole.stop)
-                        wait_for(s, -1, SWEEP_GAP_MS);
+                if (s->sole.stop)
+                        break;
+                wait_for(s, -1, SWEEP_GAP_MS);
         }
         return NULL;
 }
@@ -298,8 +300,11 @@ void sole_start(struct server *s) {
         int r;
 
         s->sole.wake_fd = -1;
-        if (s->config->exclusive_fd < 0)
+        if (s->config->exclusive_fd < 0) {
+                guard_exclusive_explain(s->config->exclusive_fd, s->sole.why, sizeof(s->sole.why));
+                tell(s);
                 return;
+        }
         s->sole.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         s->sole.alone = s->sole.wake_fd >= 0;
         for (uint32_t i = 0; i < s->config->n_regions; i++)

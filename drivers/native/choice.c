@@ -5,13 +5,13 @@
  * promises less: it asks nobody before a write and counts nothing (docs/adr/). So it is taken where that does
  * not matter, and where the probe has made such a mount.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
-#include "runtime/base/escape.h"
 
 /* A rule of every workspace: names that only we make. What has them is not shown and does not land. */
 static bool is_of_ours(const struct rule_def *def) {
@@ -60,6 +60,15 @@ static const char *hindrance(struct driver_plan *plan, const struct spec *spec,
         return host_can(plan) ? NULL : plan->overlay_why;
 }
 
+static void degrade(struct driver_plan *plan, const char *wanted, const char *got, const char *why) {
+        struct native_degraded *d;
+
+        assert(plan->n_degraded < PLAN_DEGRADED_MAX);
+        d = &plan->degraded[plan->n_degraded++];
+        *d = (struct native_degraded){ .wanted = wanted, .got = got };
+        (void) snprintf(d->reason, sizeof(d->reason), "%s", why);
+}
+
 /* What was asked for by name is done, refused or said. */
 static int without_overlay(struct driver_plan *plan, const struct spec *spec, struct native_region *region,
                            const char *why, struct error *err) {
@@ -70,8 +79,7 @@ static int without_overlay(struct driver_plan *plan, const struct spec *spec, st
                                  "workspace.engine: overlay is not possible here: %s: use --engine fuse or "
                                  "auto, or --isolation degrade",
                                  why);
-        plan->degraded = (struct native_degraded){ .wanted = "engine overlay", .got = "engine fuse" };
-        (void) snprintf(plan->degraded.reason, sizeof(plan->degraded.reason), "%s", why);
+        degrade(plan, "engine overlay", "engine fuse", why);
         return 0;
 }
 
@@ -97,4 +105,24 @@ int engines_choose(struct driver_plan *plan, const struct spec *spec, struct err
                 if (plan->regions[i].kind == REGION_COW || plan->regions[i].kind == REGION_STAGED)
                         r = choose(plan, spec, &plan->regions[i], err);
         return r;
+}
+
+int cache_choose(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        char why[sizeof(plan->degraded[0].reason)];
+        int r;
+
+        if (spec->workspace.cache != CACHE_EXCLUSIVE)
+                return 0;
+        r = guard_exclusive_can(plan->regions[0].pin.fd);
+        plan->regions[0].exclusive = r == 0;
+        if (r == 0)
+                return 0;
+        guard_exclusive_explain(r, why, sizeof(why));
+        if (spec->isolation == ISOLATION_STRICT)
+                return error_set(err, -ENOTSUP,
+                                 "workspace.cache: exclusive is not possible here: %s: use shared, or "
+                                 "--isolation degrade",
+                                 why);
+        degrade(plan, "cache exclusive", "cache shared", why);
+        return 0;
 }

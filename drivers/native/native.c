@@ -78,6 +78,7 @@ struct fsd {
         const struct driver_plan *plan;
         struct uppers *uppers;
         int fuse_sock, notice_fd;
+        bool cache_shared; /* whatever the plan says */
         pid_t parent;
 };
 
@@ -125,6 +126,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct pin *
                         .rules = plan->regions[i].rules,
                         .base = plan->regions[i].base,
                         .below_overlay = plan->regions[i].overlay,
+                        .exclusive = plan->regions[i].exclusive && !f->cache_shared,
                         .upper_fd = plan->regions[i].overlay ? -1 : f->uppers->upper[i],
                         .pin = &pins[i],
                         .on_change = plan->regions[i].on_change,
@@ -138,7 +140,7 @@ static void fsd_config(const struct fsd *f, struct region *regions, struct pin *
                 .host_gid = plan->id.host_gid,
                 .inside_gid = plan->id.inside_gid,
                 .timeout_ms = any_overlay(plan) ? 500 : 1000, /* see WATCH_OVERLAY_MS */
-                .exclusive_fd = -1,
+                .exclusive_fd = -1,                           /* opened by the process that reads it */
                 .disk_max = plan->disk_max,
                 .notice_fd = f->notice_fd,
         };
@@ -182,6 +184,8 @@ _Noreturn static void fsd_main(const struct fsd *f) {
         if (fsd_confine(f) < 0 || fsd_receive_uppers(f) < 0)
                 _exit(1); /* setting up failed before the mount */
         fsd_config(f, regions, pins, &config);
+        if (regions[0].exclusive)
+                config.exclusive_fd = guard_exclusive_open();
         if (guard_confine(&config, NULL) < 0)
                 _exit(1);
         fuse_fd = fsd_receive(f, &what);
@@ -192,11 +196,12 @@ _Noreturn static void fsd_main(const struct fsd *f) {
 }
 
 static int start_fsd(struct sandbox *sb, struct uppers *uppers, int fuse_sock, int notice_fd,
-                     struct error *err) {
+                     bool cache_shared, struct error *err) {
         struct fsd f = { .plan = sb->plan,
                          .uppers = uppers,
                          .fuse_sock = fuse_sock,
                          .notice_fd = notice_fd,
+                         .cache_shared = cache_shared,
                          .parent = getpid() };
         pid_t pid;
 
@@ -572,7 +577,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         trace_step(&s.trace, "clone-init");
         sock = fd_close(sock);
         fuse_b = fd_close(fuse_b);
-        r = start_fsd(sb, &s.uppers, fuse_a, notice, err);
+        r = start_fsd(sb, &s.uppers, fuse_a, notice, req->cache_shared, err);
         trace_step(&s.trace, "fork-fsd");
         net_b = fd_close(net_b);
         if (r == 0 && net_wanted(sb->plan)) {

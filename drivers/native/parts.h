@@ -87,6 +87,10 @@ int caches_add(struct driver_plan *plan, const struct spec *spec, struct error *
  */
 int engines_choose(struct driver_plan *plan, const struct spec *spec, struct error *err);
 
+/** cache_choose() - whether the workspace can be exclusive, when that was asked for. Return: 0, -ENOTSUP (it
+ * cannot, in strict isolation). */
+int cache_choose(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
 /* ---- bypass.c ---- */
 
 /**

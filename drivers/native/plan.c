@@ -110,6 +110,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         if (r == 0)
                 r = engines_choose(plan, spec, err);
         if (r == 0)
+                r = cache_choose(plan, spec, err);
+        if (r == 0)
                 r = limits_plan(spec, &plan->limits, err);
         if (r == 0)
                 r = security_plan(plan, spec, err);
@@ -120,7 +122,6 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 return error_set(err, r, "temporary file systems: %s", strerror(-r));
         places_sort(plan);
         plan->disk_max = spec->limits.disk;
-        plan->cache_exclusive = spec->workspace.cache == CACHE_EXCLUSIVE;
         return 0;
 }
 
@@ -218,6 +219,8 @@ static int add_engine(json_t *row, const struct native_region *r) {
         if (r->engine_why[0])
                 failed |= json_object_set_new(row, "engine_reason",
                                               json_from_bytes(r->engine_why, sizeof(r->engine_why)));
+        if (r->exclusive)
+                failed |= json_object_set_new(row, "cache", json_string("exclusive"));
         if (region_keeps(r))
                 failed |= json_object_set_new(row, "upper", json_string(r->in_memory ? "memory" : "disk"));
         return failed;
@@ -272,11 +275,16 @@ static json_t *bypass_json(const struct driver_plan *plan) {
 
 /* What was asked for and is not done; NULL: nothing. */
 static json_t *degraded_json(const struct driver_plan *plan) {
-        const struct native_degraded *d = &plan->degraded;
+        json_t *list = plan->n_degraded ? json_array() : NULL;
 
-        return d->wanted ? json_pack("[{s:s,s:s,s:o}]", "wanted", d->wanted, "got", d->got, "reason",
-                                     json_from_bytes(d->reason, sizeof(d->reason)))
-                         : NULL;
+        for (size_t i = 0; list && i < plan->n_degraded; i++) {
+                const struct native_degraded *d = &plan->degraded[i];
+
+                (void) json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "wanted", d->wanted, "got",
+                                                             d->got, "reason",
+                                                             json_from_bytes(d->reason, sizeof(d->reason))));
+        }
+        return list;
 }
 
 static json_t *toolchains_json(const struct driver_plan *plan) {

@@ -26,6 +26,7 @@ enum {
         PLAN_BYPASS_MAX = 32,
         PLAN_SEEDS_MAX = 256,
         PLAN_ENV_MAX = 4096,
+        PLAN_DEGRADED_MAX = 2, /* the workspace's engine, its cache */
 };
 
 /** struct native_id - who works: on the host and inside */
@@ -66,6 +67,7 @@ struct native_region {
         bool rules_shared;     /* borrowed from the plan, else owned */
         const char *base;      /* see struct region; static, NULL: none */
         enum on_source_change on_change;
+        bool exclusive;  /* cache: exclusive: until another writer is seen */
         bool host_state; /* nobody named it: host_state or a toolchain */
 };
 
@@ -112,7 +114,7 @@ struct native_file {
 
 enum { PLAN_TMPFS_MAX = 64, PLAN_FILES_MAX = 16 };
 
-/** struct native_degraded - what was asked for and is not done; @wanted NULL: nothing */
+/** struct native_degraded - what was asked for and is not done */
 struct native_degraded {
         const char *wanted, *got; /* static */
         char reason[256];
@@ -132,11 +134,11 @@ struct driver_plan {
         struct policy *net_policy;      /* allowlist, denylist; owned */
         json_t *net_preset, *net_rules; /* what it was made of; owned */
         struct native_limits limits;
-        uint64_t disk_max; /* limits.disk, 0: none */
-        bool cache_exclusive;
+        uint64_t disk_max;                 /* limits.disk, 0: none */
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */
         char overlay_why[256];
-        struct native_degraded degraded;
+        struct native_degraded degraded[PLAN_DEGRADED_MAX];
+        size_t n_degraded;
         struct native_region regions[PLAN_REGIONS_MAX];
         size_t n_regions;
         struct rules *toolchain_rules; /* of all toolchains that need no others; owned */

@@ -21,6 +21,7 @@
 #include "runtime/base/fdpass.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
+#include "runtime/run/alone.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/client.h"
 #include "runtime/run/control.h"
@@ -157,10 +158,22 @@ static bool bury(const struct driver_ops *driver, struct run_dir *dir) {
         return run_bury(dir);
 }
 
+/* Another run writes where this one was to be alone. */
+static int not_alone(const struct run_request *req, const struct alone *alone, struct error *err) {
+        if (req->spec->isolation == ISOLATION_STRICT)
+                return error_set(err, -ENOTSUP,
+                                 "workspace.cache: exclusive is not possible: %s: stop it, use shared, or "
+                                 "--isolation degrade",
+                                 alone->why);
+        log_warn("degraded: cache shared instead of cache exclusive: %s", alone->why);
+        return 0;
+}
+
 static int execute(const struct ctx *ctx, const struct run_request *req, const struct driver_ops *driver,
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        AUTO_ALONE struct alone alone = ALONE_INIT;
         CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
         struct exec_request command;
         struct supervisor_args args = {
@@ -171,6 +184,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 .spec_json = req->spec_json,
                 .command = req->argv ? &command : NULL,
                 .dir = &dir,
+                .alone = &alone,
                 .events_fd = req->events_fd,
                 .client_fd = -1,
         };
@@ -189,6 +203,10 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 return r;
         if (req->spec->name)
                 r = run_dir_name(ctx, &dir, req->spec->name, err);
+        if (r == 0)
+                r = alone_look(ctx, &dir, driver, plan, &alone, err);
+        if (r == 0 && alone.why[0])
+                r = not_alone(req, &alone, err);
         if (r < 0) {
                 (void) run_bury(&dir);
                 return r;
@@ -253,7 +271,9 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                 warn_degraded(driver, plan);
         r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);
-        if (r < 0)
+        if (r == -ENOTSUP)
+                refuse_plan(req, ret, failure_of(r), err.msg);
+        else if (r < 0)
                 refuse(ret, "SANDBOX_SETUP_FAILED", err.msg);
 }
 

@@ -113,17 +113,25 @@ static void on_source_changed(struct supervisor *s, const struct guard_notice *n
         supervisor_fail(s, EXIT_AROUND, "BIND_SOURCE_CHANGED", text);
 }
 
-/* Somebody else writes in the workspace: its cache is as good as any from now on. */
-static void on_not_alone(struct supervisor *s, const struct guard_notice *notice) {
-        json_t *const plan = json_object_get(s->record.state, "plan");
-        json_t *rows = json_object_get(plan, "degraded");
-        json_t *row = json_pack("{s:s,s:s,s:o}", "wanted", "cache exclusive", "got", "cache shared", "reason",
-                                json_from_bytes(notice->detail, sizeof(notice->detail)));
+/* The workspace is not, or no longer, exclusive. */
+static json_t *not_exclusive(const char *why) {
+        return json_pack("{s:s,s:s,s:o}", "wanted", "cache exclusive", "got", "cache shared", "reason",
+                         json_from_bytes(why, NOTICE_TEXT_MAX));
+}
 
-        events_emit(&s->record.events, "sandbox_degraded", json_deep_copy(row));
+static void add_degraded(json_t *plan, const char *why) {
+        json_t *rows = json_object_get(plan, "degraded");
+
         if (!rows && json_object_set_new(plan, "degraded", json_array()) == 0)
                 rows = json_object_get(plan, "degraded");
-        (void) json_array_append_new(rows, row);
+        (void) json_array_append_new(rows, not_exclusive(why));
+}
+
+/* Somebody else writes in the workspace: its cache is as good as any from now on. */
+static void on_not_alone(struct supervisor *s, const struct guard_notice *notice) {
+        if (s->sandbox) /* else it is told with the start */
+                events_emit(&s->record.events, "sandbox_degraded", not_exclusive(notice->detail));
+        add_degraded(json_object_get(s->record.state, "plan"), notice->detail);
         (void) run_state_store(s->args->dir, s->record.state, false, NULL);
 }
 
@@ -292,6 +300,8 @@ static int detach_stdio(struct supervisor *s, struct error *err) {
 static json_t *first_state(const struct supervisor_args *args) {
         AUTO_JSON json_t *plan = args->driver->describe(args->plan);
 
+        if (plan && args->alone->why[0])
+                add_degraded(plan, args->alone->why);
         return plan ? json_pack("{s:i,s:s,s:s,s:s*,s:b,s:O,s:O}", "version", 1, "id", args->dir->id, "driver",
                                 args->driver->name, "name", args->spec->name, "keep", args->spec->keep,
                                 "regions", json_object_get(plan, "regions"), "plan", plan)
@@ -312,6 +322,7 @@ static int meanwhile(void *arg, struct error *err) {
         /* a command that starts with the sandbox is not worth a second state */
         r = record_open(&s->record, s->args->spec_json, first_state(s->args),
                         s->args->command && !s->args->spec->post_create ? "running" : "starting", err);
+        alone_done(s->args->alone);
         return r;
 }
 
@@ -541,6 +552,7 @@ static int start(struct supervisor *s, struct error *err) {
                 .run_fd = args->dir->fd,
                 .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2] },
                 .n_keep_fds = 4,
+                .cache_shared = args->alone->why[0] != '\0',
                 .trace = s->trace,
                 .first = at_once ? &command : NULL,
                 .meanwhile = meanwhile,

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "drivers/driver.h"
+#include "runtime/run/alone.h"
 #include "runtime/run/state.h"
 
 /** struct supervisor_args - what the engine hands over at the fork; borrowed */
@@ -18,7 +19,8 @@ struct supervisor_args {
         const struct spec *spec;
         const json_t *spec_json; /* for spec.json */
         struct run_dir *dir;
-        int events_fd; /* sink of --events, -1: none */
+        struct alone *alone; /* given back when the first state is written */
+        int events_fd;       /* sink of --events, -1: none */
         int client_fd; /* struct run_msg; its end of file ends the run, until it is told that it is ready */
         struct trace trace;
 };

@@ -54,7 +54,7 @@ static const struct word workspace_mode_words[] = {
 };
 static const struct word cache_words[] = {
         [CACHE_SHARED] = { .name = "shared" },
-        [CACHE_EXCLUSIVE] = { .name = "exclusive", .instead = "use 'shared'" },
+        [CACHE_EXCLUSIVE] = { .name = "exclusive" },
         [CACHE_MODE_COUNT] = { 0 },
 };
 static const struct word engine_words[] = {
@@ -179,7 +179,8 @@ const struct key spec_keys[] = {
                   "are applied; ro: read-only" },
         { SECTION_WORKSPACE, "cache", KEY_ENUM, AT(workspace.cache), .words = cache_words,
           .fallback = "shared", .trust = TRUST_WORKFLOW,
-          .help = "shared: others may edit on the host at the same time" },
+          .help = "shared: others may edit on the host at the same time; exclusive: the run is the only "
+                  "writer, and nothing is asked twice until another one is seen" },
         { SECTION_WORKSPACE, "engine", KEY_ENUM, AT(workspace.engine), .words = engine_words,
           .fallback = "auto", .flag = "engine", .metavar = "NAME", .trust = TRUST_WORKFLOW,
           .help = "what takes the writes of a staged or cow workspace: the guard (fuse), or the kernel "

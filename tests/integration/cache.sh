@@ -238,6 +238,115 @@ exec '$HELPERS/guard-mount' -x -n '$W' -- python3 '$T/inside.py'" 2>"$T/notices"
         wait "$inside"
 }
 
+# ---- runs ----
+
+# alone [OPTION...] -- CMD...: a run that has asked for cache: exclusive; its events in $T/events
+alone() {
+        echo 'workspace: {cache: exclusive}' >"$T/exclusive.yaml"
+        rm -f "$T/events"
+        sandbox -s "$T/exclusive.yaml" --events "$T/events" "$@"
+}
+degraded() { grep '"sandbox_degraded"' "$T/events" 2>/dev/null || true; }
+
+# another_run VERB-OPTION...: a run that lives in the current directory, in $id
+another_run() { id=$("$C" start "$@") || fail 'start'; }
+
+run_works_alone() {
+        alone -- sh -ec '
+git init -q r && cd r && seq 1 300 | while read -r i; do echo $i >f$i; done && git add . && git commit -qm f && git gc -q
+printf "all: a.o\n\tcp a.o all\na.o: a.c\n\tcp a.c a.o\n" >Makefile && echo a >a.c && make -s && touch a.c && make -s'
+        eq '' "$(degraded)" 'degraded'
+        git -C r fsck --strict
+        git -C r diff --exit-code
+        eq '300 a' "$(cat r/f300 r/all | xargs)"
+}
+
+# an editor
+run_is_told() {
+        echo one >f
+        alone -- sh -c 'cat f && touch ready && until grep -q two f; do sleep 0.05; done; cp f g' >"$T/out1" &
+        local run=$!
+        wait_for 20 test -e ready || fail 'not started'
+        echo two >f
+        wait "$run"
+        eq two "$(cat g)"
+        has "$(degraded)" '"wanted":"cache exclusive","got":"cache shared","reason":"another program changed '"'f'"
+}
+
+# Red when overlap() looks one way only, or writes() at nothing.
+run_is_refused() {
+        local id where
+        mkdir -p a/b
+        cd a
+        another_run
+        for where in . b ..; do
+                status 125 alone --workspace "$where" -- true 2>err
+                has "$(cat err)" "run $id writes in '$W/a'"
+                has "$(cat err)" 'stop it, use shared'
+        done
+        mkdir ../c # beside it is nobody
+        alone --workspace ../c -- true
+        alone --isolation degrade -- sh -c 'echo works >file' 2>err
+        eq works "$(cat file)"
+        has "$(cat err)" "degraded: cache shared instead of cache exclusive: run $id"
+        has "$(degraded)" "run $id writes in"
+        "$C" stop -t 0 "$id"
+        alone -- true
+        another_run --workspace-mode ro # writes nothing
+        alone -- true
+        "$C" stop -t 0 "$id"
+}
+
+# a later run is not kept out; it is a writer like any other
+later_run() {
+        alone -- sh -c 'touch ready && until test -e finished; do sleep 0.05; done' &
+        local run=$!
+        wait_for 20 test -e ready || fail 'not started'
+        sandbox -- touch finished
+        wait "$run"
+        has "$(degraded)" "made 'finished'"
+}
+
+# Both look at the same moment: one has to see the other. Red when alone_look() takes no lock.
+two_at_once() {
+        local i n
+        echo 'workspace: {cache: exclusive}' >"$T/exclusive.yaml"
+        for i in 1 2 3; do
+                "$C" start -s "$T/exclusive.yaml" >"$T/id1" 2>"$T/err1" &
+                "$C" start -s "$T/exclusive.yaml" >"$T/id2" 2>"$T/err2" || true
+                wait $! || true
+                n=$(cat "$T/id1" "$T/id2" | wc -l)
+                "$C" stop -t 0 "$(cat "$T/id1" "$T/id2" | head -n 1)"
+                eq 1 "$n" "runs that started: $(cat "$T"/err1 "$T"/err2)"
+        done
+}
+
+# what was written is on the host, whoever dies; fsync or not
+killed() {
+        alone -- python3 -c "
+import os, time
+f = os.open('f', os.O_CREAT | os.O_WRONLY)
+for i in range(1000):
+    os.write(f, b'0123456789')
+os.fsync(f)
+os.write(f, b'the end')
+os.mkdir('ready')
+time.sleep(100)" &
+        local run=$!
+        wait_for 20 test -e ready || fail 'not started'
+        for pid in $(ours); do kill -KILL "$pid"; done
+        wait "$run" || true
+        eq 10007 "$(stat -c %s f)"
+}
+
+# other machines write to it unseen
+not_local() {
+        [ "$(stat -f -c %T /proc)" = proc ] && [ "$(id -u)" = 0 ] || skip 'needs root'
+        status 125 unshare -m sh -c "mount -t 9p none '$W' 2>/dev/null || mount -t hugetlbfs none '$W' || exit 77
+'$C' run -s '$T/exclusive.yaml' --workspace '$W' -- true" 2>err
+        has "$(cat err)" 'workspace.cache: exclusive is not possible here'
+}
+
 t 'content of the same size' content
 t 'content of an open file' content_open
 t 'a size' size
@@ -268,4 +377,11 @@ t 'exclusive: a mapping' exclusive mapped
 t 'exclusive: a store into a mapping of the host' exclusive mapped_by_host
 t 'exclusive: a file with a name elsewhere' linked_elsewhere
 t 'exclusive: more directories than can be watched' no_more_marks
+t 'run: alone, and everything is on the host' run_works_alone
+t 'run: an editor ends it, with an event' run_is_told
+t 'run: refused or shared where another run writes' run_is_refused
+t 'run: a later run ends it' later_run
+t 'run: two that start at once' two_at_once
+t 'run: what was written stays when all of it is killed' killed
+t 'run: a file system that others may write to' not_local
 finish
