@@ -41,7 +41,7 @@ events { worker_connections 1024; }
 http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/nginx/t2; fastcgi_temp_path $T/nginx/t3;
  uwsgi_temp_path $T/nginx/t4; scgi_temp_path $T/nginx/t5;
  server { listen 93.184.216.34:443 ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem;
- root $T/nginx; } }
+ root $T/nginx; index index.json; location = /greet { default_type application/json; alias $T/nginx/greet/index.json; } } }
 CONF
 nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1 &
 servers+=($!)

