@@ -7,11 +7,20 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
+
+enum { MEMO_MAX_BYTES = 512 };
+
+static const char memo_name[] = "overlay-works";
 
 /* A rule of every workspace: names that only we make. What has them is not shown and does not land. */
 static bool is_of_ours(const struct rule_def *def) {
@@ -35,12 +44,49 @@ static bool refuses(const struct rules *rules) {
         return false;
 }
 
+/*
+ * What a probe's "yes" holds for: this boot, these namespaces, this user and this directory of states. It is
+ * remembered, as the probe costs more than the rest of a start; what has changed all the same shows when the
+ * sandbox is built.
+ */
+static int memo_key(int dir, char *ret, size_t size) {
+        AUTO_BUF struct buf boot = { 0 };
+        char user[32] = "", mnt[32] = "";
+        struct stat st;
+        int r;
+
+        r = file_read_at(AT_FDCWD, "/proc/sys/kernel/random/boot_id", MEMO_MAX_BYTES, &boot);
+        if (r < 0 || fstat(dir, &st) < 0 || readlink("/proc/self/ns/user", user, sizeof(user) - 1) < 0 ||
+            readlink("/proc/self/ns/mnt", mnt, sizeof(mnt) - 1) < 0)
+                return r < 0 ? r : -errno;
+        (void) snprintf(ret, size, "%s%s %s %u %llu:%llu\n", buf_cstr(&boot), user, mnt,
+                        (unsigned int) geteuid(), (unsigned long long) st.st_dev,
+                        (unsigned long long) st.st_ino);
+        return 0;
+}
+
+/* Whether it worked the last time, or does now; then that is noted. */
+static bool overlay_works(const struct ctx *ctx, struct probe_row *row) {
+        AUTO_BUF struct buf known = { 0 };
+        AUTO_FD int dir = ctx->state_dir ? open(ctx->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+        char key[MEMO_MAX_BYTES] = "";
+
+        if (dir >= 0 && memo_key(dir, key, sizeof(key)) == 0 &&
+            file_read_at(dir, memo_name, MEMO_MAX_BYTES, &known) == 0 && strcmp(buf_cstr(&known), key) == 0)
+                return true;
+        if (probe_one(ctx, "overlayfs", row) != PROBE_OK)
+                return false;
+        if (*key) /* the next run asks again when this fails */
+                (void) (file_replace_at(dir, memo_name, key, strlen(key), 0600, false) < 0);
+        return true;
+}
+
 /* Asks the host once for all regions. */
 static bool host_can(struct driver_plan *plan) {
         struct probe_row row;
 
         if (!plan->overlay_asked) {
-                plan->overlay_works = probe_one(plan->ctx, "overlayfs", &row) == PROBE_OK;
+                plan->overlay_works = overlay_works(plan->ctx, &row);
                 if (!plan->overlay_works)
                         (void) snprintf(plan->overlay_why, sizeof(plan->overlay_why), "%s", row.evidence);
         }
