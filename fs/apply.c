@@ -51,6 +51,18 @@ static bool is_landable(mode_t mode) {
         return S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode);
 }
 
+/* Until when the work saw the lower object, so that what changed below a directory later is a conflict: a
+ * whiteout says it, else it was there before the object that took its place was made. */
+static int64_t gone_since(const struct change *c) {
+        const int64_t changed = layer_origin_of(c->lower).ctime_ns;
+        int64_t made;
+
+        if (c->kind == CHANGE_DELETED)
+                return layer_origin_of(c->upper).mtime_ns;
+        made = S_ISDIR(c->lower->st_mode) ? diff_born(c->upper_dir, path_basename(c->path)) : 0;
+        return made > changed ? made : changed;
+}
+
 static int add_item(struct apply *a, const struct change *c, bool force) {
         const bool dir = S_ISDIR(c->mode);
         struct item item = {
@@ -77,8 +89,7 @@ static int add_item(struct apply *a, const struct change *c, bool force) {
                 return -ENOMEM;
         if (c->lower) {
                 item.entry.lower = layer_origin_of(c->lower);
-                item.entry.since_ns = item.entry.op == JOURNAL_DELETE ? item.entry.upper.mtime_ns
-                                                                      : item.entry.lower.ctime_ns;
+                item.entry.since_ns = gone_since(c);
         }
         a->items[a->n++] = item;
         return 0;

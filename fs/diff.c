@@ -82,6 +82,10 @@ static int64_t born_ns(int fd, const char *name, int flags) {
         return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
 }
 
+int64_t diff_born(int dir_fd, const char *name) {
+        return born_ns(dir_fd, name, 0);
+}
+
 int64_t diff_hidden_since(int dir_fd) {
         return born_ns(dir_fd, "", AT_EMPTY_PATH);
 }

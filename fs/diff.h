@@ -75,6 +75,9 @@ int diff_walk(const struct diff_layers *layers, change_fn fn, void *arg, struct 
 bool diff_dir_mode_changed(int dir_fd, const char *name, bool kernel, const struct stat *upper,
                            const struct stat *lower, bool *ret_conflict);
 
+/** diff_born() - when the object @name in @dir_fd was made, ns; 0: not known */
+int64_t diff_born(int dir_fd, const char *name);
+
 /** diff_hidden_since() - when the opaque directory open as @dir_fd began to hide the lower one, ns; 0: not
  * known */
 int64_t diff_hidden_since(int dir_fd);

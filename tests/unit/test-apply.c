@@ -692,6 +692,37 @@ static void run_lands_on_all_names_of_a_file(void **state) {
         expect_list(l, "upper", "");
 }
 
+/* Red when only the directory's own time counts: what is in it may be younger, and the work saw it all the
+ * same. */
+static void run_replaces_a_directory_with_younger_files(void **state) {
+        struct layers *l = *state;
+        struct layer_origin origin;
+        struct stat st;
+
+        tree_dir(&l->tree, "lower/d");
+        tree_dir(&l->tree, "lower/d/sub");
+        layers_tick();
+        tree_file(&l->tree, "lower/d/sub/f", "old", 0644);
+        layers_tick();
+        for (int i = 0; i < 2; i++) {
+                const char *name = i == 0 ? "d" : "e";
+
+                layers_add(l, "", name, "file");
+                assert_int_equal(fstatat(l->lower_fd, name, &st, 0), 0);
+                origin = layer_origin_of(&st);
+                assert_int_equal(layer_claim(l->upper_fd, name, &origin), 0);
+                if (i == 1)
+                        break;
+                expect_apply(l, false, 0, "T d|", "d=file ");
+                tree_dir(&l->tree, "lower/e");
+                tree_dir(&l->tree, "lower/e/sub");
+                layers_tick();
+        }
+        layers_tick();
+        tree_file(&l->tree, "lower/e/sub/host", "later", 0644);
+        expect_apply(l, false, 1, "!T e|", "d=file e/ e/sub/ e/sub/host=later ");
+}
+
 static void run_swaps_two_directories(void **state) {
         struct layers *l = *state;
 
@@ -1036,6 +1067,7 @@ int main(void) {
                 CASE(run_fills_the_place_of_a_renamed_directory),
                 CASE(run_lands_the_mode_of_a_directory_with_changes),
                 CASE(run_lands_on_all_names_of_a_file),
+                CASE(run_replaces_a_directory_with_younger_files),
                 CASE(run_swaps_two_directories),
                 CASE(run_leaves_renames_in_conflict),
                 CASE(run_lands_what_is_chosen),
