@@ -24,6 +24,7 @@ static const struct slot slot_init = { .fd = -1, .out = OUTPUT_INIT };
 void commands_init(struct supervisor *s) {
         for (size_t i = 0; i < SLOTS_MAX; i++)
                 s->slots[i] = slot_init;
+        s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 /* Closes what the client's side of the slot holds; the owner's socket is not ours. */
@@ -39,6 +40,7 @@ void commands_deinit(struct supervisor *s) {
                 output_close(&s->slots[i].out);
                 leave(&s->slots[i]);
         }
+        s->spare_fd = fd_close(s->spare_fd);
 }
 
 static bool is_talking(const struct slot *slot) {
@@ -69,18 +71,24 @@ static struct slot *slot_of(struct supervisor *s, uint32_t id) {
 
 /* ---- what clients are told ---- */
 
-/* A client that does not take its message has lost it: nobody waits for it. */
-static void tell(struct slot *slot, struct run_msg *msg, int fd) {
-        if (slot->fd >= 0 && run_msg_send(slot->fd, msg, fd) < 0 && slot->state != CLIENT_OWNER)
-                leave(slot);
+/* The client is gone, or does not take its message: nobody waits for its command any more. */
+static void drop(struct supervisor *s, struct slot *slot) {
+        if (slot->id != 0)
+                (void) s->args->driver->signal(s->sandbox, slot->id, SIGKILL, true);
+        leave(slot);
 }
 
-static void tell_error(struct slot *slot, const char *failure_code, const char *text) {
+static void tell(struct supervisor *s, struct slot *slot, struct run_msg *msg, int fd) {
+        if (slot->fd >= 0 && run_msg_send(slot->fd, msg, fd) < 0 && slot->state != CLIENT_OWNER)
+                drop(s, slot);
+}
+
+static void tell_error(struct supervisor *s, struct slot *slot, const char *failure_code, const char *text) {
         struct run_msg msg = { .type = RUN_MSG_ERROR, .code = EXIT_AROUND };
 
         (void) snprintf(msg.failure_code, sizeof(msg.failure_code), "%s", failure_code);
         (void) snprintf(msg.text, sizeof(msg.text), "%s", text);
-        tell(slot, &msg, -1);
+        tell(s, slot, &msg, -1);
         leave(slot);
 }
 
@@ -124,7 +132,7 @@ void commands_started(struct supervisor *s, uint32_t id, pid_t pid, int pty_fd) 
         if (slot->state == CLIENT_OWNER && run_msg_send(slot->fd, &msg, pty) < 0)
                 s->over = true;
         else if (slot->state == CLIENT_EXEC)
-                tell(slot, &msg, pty);
+                tell(s, slot, &msg, pty);
 }
 
 /* Why a command that the memory limit killed ended so. */
@@ -138,7 +146,7 @@ static void explain_oom(const struct slot *slot, const struct exec_result *resul
                         itself ? "" : "a process of ", ESC(slot->name));
 }
 
-static void tell_end(struct slot *slot, const struct exec_result *result) {
+static void tell_end(struct supervisor *s, struct slot *slot, const struct exec_result *result) {
         struct run_msg msg = { .type = RUN_MSG_EXIT,
                                .id = result->id,
                                .code = result->exit_code,
@@ -150,7 +158,7 @@ static void tell_end(struct slot *slot, const struct exec_result *result) {
                 (void) snprintf(msg.failure_code, sizeof(msg.failure_code), "%s", out_of_memory);
                 explain_oom(slot, result, msg.text, sizeof(msg.text));
         }
-        tell(slot, &msg, -1);
+        tell(s, slot, &msg, -1);
         leave(slot);
 }
 
@@ -189,7 +197,7 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
                         supervisor_fail(s, result->exit_code, out_of_memory, text);
                 }
         } else if (slot->state == CLIENT_EXEC) {
-                tell_end(slot, result);
+                tell_end(s, slot, result);
         }
         if (s->ending && commands_count(s) == 0)
                 s->over = true;
@@ -272,22 +280,22 @@ static void on_exec(struct supervisor *s, struct slot *slot, const struct run_ms
                 return;
         }
         if (s->ending || s->over) {
-                tell_error(slot, "SANDBOX_SETUP_FAILED", "the run is ending: start another");
+                tell_error(s, slot, "SANDBOX_SETUP_FAILED", "the run is ending: start another");
                 return;
         }
         if (commands_count(s) >= COMMANDS_MAX) {
-                tell_error(slot, "SANDBOX_CAPACITY", "64 commands run already: wait until one has ended");
+                tell_error(s, slot, "SANDBOX_CAPACITY", "64 commands run already: wait until one has ended");
                 return;
         }
         slot->state = CLIENT_EXEC;
         if (start_command(s, slot, msg, &block, stdio, &err) < 0) {
-                tell_error(slot, "SANDBOX_SETUP_FAILED", err.msg);
+                tell_error(s, slot, "SANDBOX_SETUP_FAILED", err.msg);
                 return;
         }
         if (!(msg->flags & RUN_EXEC_DETACH))
                 return;
         done.id = slot->id;
-        tell(slot, &done, -1);
+        (void) run_msg_send(slot->fd, &done, -1); /* whether it is heard or not: the command lives on */
         leave(slot);
 }
 
@@ -301,9 +309,9 @@ static void on_list(struct supervisor *s, struct slot *slot) {
                 if (other->id == 0)
                         continue;
                 (void) snprintf(msg.text, sizeof(msg.text), "%s", other->name);
-                tell(slot, &msg, -1);
+                tell(s, slot, &msg, -1);
         }
-        tell(slot, &end, -1);
+        tell(s, slot, &end, -1);
         leave(slot);
 }
 
@@ -319,7 +327,7 @@ static void on_net(struct supervisor *s, struct slot *slot, const struct run_msg
         }
         r = network_change(s, &block, &err);
         if (r < 0)
-                tell_error(slot, r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID", err.msg);
+                tell_error(s, slot, r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED" : "SPEC_INVALID", err.msg);
         else
                 slot->state = CLIENT_NET;
 }
@@ -331,10 +339,10 @@ void commands_network_changed(struct supervisor *s, const char *why) {
                 if (s->slots[i].state != CLIENT_NET)
                         continue;
                 if (why) {
-                        tell_error(&s->slots[i], "SPEC_INVALID", why);
+                        tell_error(s, &s->slots[i], "SPEC_INVALID", why);
                         continue;
                 }
-                tell(&s->slots[i], &done, -1);
+                tell(s, &s->slots[i], &done, -1);
                 leave(&s->slots[i]);
         }
 }
@@ -347,9 +355,7 @@ static void on_gone(struct supervisor *s, struct slot *slot) {
                 s->final.signal = SIGKILL;
                 return;
         }
-        if (slot->id != 0)
-                (void) s->args->driver->signal(s->sandbox, slot->id, SIGKILL, true);
-        leave(slot);
+        drop(s, slot);
 }
 
 static void on_message(struct supervisor *s, struct slot *slot, const struct run_msg *msg, int *fds,
@@ -393,13 +399,44 @@ static void on_client(struct supervisor *s, struct slot *slot) {
                 (void) fd_close(fds[--n]);
 }
 
-static void on_connect(struct supervisor *s) {
-        const int fd = control_accept(s->listen_fd);
+/* Makes room: whoever said nothing for longest has had its time. */
+static void drop_silent(struct supervisor *s) {
+        struct slot *oldest = NULL;
 
-        if (fd >= 0 && !commands_adopt(s, fd, CLIENT_NEW)) {
+        for (size_t i = 0; i < SLOTS_MAX; i++)
+                if (s->slots[i].state == CLIENT_NEW && (!oldest || s->slots[i].since_ns < oldest->since_ns))
+                        oldest = &s->slots[i];
+        if (oldest)
+                leave(oldest);
+}
+
+static void on_connect(struct supervisor *s) {
+        struct slot *slot;
+        int fd;
+
+        fd = control_accept(s->listen_fd);
+        if (fd == -EMFILE || fd == -ENFILE) { /* or the socket would be ready for ever */
+                drop_silent(s);
+                s->spare_fd = fd_close(s->spare_fd);
+                fd = control_accept(s->listen_fd);
+                if (fd >= 0)
+                        (void) fd_close(fd);
+                s->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+                return;
+        }
+        if (fd < 0)
+                return;
+        slot = commands_adopt(s, fd, CLIENT_NEW);
+        if (!slot) {
+                drop_silent(s);
+                slot = commands_adopt(s, fd, CLIENT_NEW);
+        }
+        if (slot) {
+                slot->since_ns = clock_ns();
+        } else {
                 struct slot full = { .fd = fd, .state = CLIENT_NEW };
 
-                tell_error(&full, "SANDBOX_CAPACITY", "the run has too many clients: try again");
+                tell_error(s, &full, "SANDBOX_CAPACITY", "the run has too many clients: try again");
         }
 }
 
@@ -436,6 +473,8 @@ void commands_dispatch(struct supervisor *s, const struct pollfd *fds) {
                         on_client(s, &s->slots[i]);
                 output_dispatch(&s->slots[i].out, p + 1);
                 tell_lost_output(s, &s->slots[i].out);
+                if (s->slots[i].id == 0 && s->slots[i].out.log_fd >= 0 && !is_talking(&s->slots[i]))
+                        output_close(&s->slots[i].out);
         }
         if (fds[0].revents)
                 on_connect(s);
@@ -444,5 +483,5 @@ void commands_dispatch(struct supervisor *s, const struct pollfd *fds) {
 void commands_farewell(struct supervisor *s) {
         for (size_t i = 0; i < SLOTS_MAX; i++)
                 if (s->slots[i].fd >= 0 && s->slots[i].state != CLIENT_OWNER)
-                        tell(&s->slots[i], &s->final, -1);
+                        tell(s, &s->slots[i], &s->final, -1);
 }

@@ -49,6 +49,7 @@ struct supervisor {
         uint32_t post_create_id; /* while it runs; 0: it does not */
         int stdio[3];            /* the caller's, for the first commands, owned; -1: none */
         int listen_fd;           /* control socket, -1: none */
+        int spare_fd;            /* given up to refuse a client when there is no descriptor left */
         uint64_t peak_memory_bytes;
         struct run_msg final; /* what whoever waits for the end is told */
         uint32_t held, denied;

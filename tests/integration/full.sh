@@ -100,8 +100,8 @@ log_is_full() {
         local id n
         disk
         id=$(cd_run start)
-        n=$(cd_run exec -d "$id" sh -c 'seq 1 1000000; : >done' </dev/null)
-        wait_for 30 test -e done || fail 'the command hangs'
+        n=$(cd_run exec -d "$id" sh -c 'seq 1 1000000; : >written' </dev/null)
+        wait_for 30 test -e written || fail 'the command hangs'
         wait_for 5 lost || fail "$(cd_run events "$id")"
         has "$(cd_run logs "$id" "$n" | head -n 2 | xargs)" '1 2'
         rm "$XDG_STATE_HOME/cofferdam/runs/$id/log/$n.out"

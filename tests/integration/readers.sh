@@ -24,7 +24,7 @@ nobody_reads() {
         "$C" discard
         timed sandbox --hold 'h*' --events fd:5 -- sh -c "$(many 1500)" >out
         kill %1
-        eq done "$(cat out)"
+        eq 'done' "$(cat out)"
         echo "$ms ms, without a sink $plain ms"
         [ "$ms" -lt $((3 * plain + 1000)) ] || fail "took $ms ms, without a sink $plain ms"
         wait_for 5 none_of_ours || fail 'the supervisor still waits for the reader'
@@ -95,10 +95,10 @@ landing_is_told() {
 
 # A flood on both streams of a detached command: bounded on the disk, and the run answers meanwhile.
 flood_of_logs() {
-        local id n size i
+        local id n size
         id=$("$C" start)
         n=$("$C" exec -d "$id" sh -c 'yes out & yes err >&2 & sleep 2; kill %1 %2')
-        for i in 1 2 3; do
+        for _ in 1 2 3; do
                 timed "$C" exec "$id" true
                 [ "$ms" -lt 1000 ] || fail "an exec took $ms ms"
         done
