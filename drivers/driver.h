@@ -93,6 +93,7 @@ enum { SANDBOX_POLL_MAX = 8 };
 /** struct driver_ops - the vtable */
 struct driver_ops {
         const char *name;
+        bool starts_here; /* commands are the supervisor's own children, so it cannot be confined */
 
         /**
          * probe() - can it serve here

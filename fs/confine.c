@@ -178,6 +178,6 @@ int guard_confine(const struct guard_config *config, struct error *err) {
         all[n++] = own_threads;
         for (size_t i = 0; config->exclusive_fd >= 0 && i < ARRAY_SIZE(watching); i++)
                 all[n++] = watching[i];
-        r = callfilter_load(all, n);
+        r = callfilter_load(all, n, CALL_ELSE_KILL);
         return r < 0 ? error_set(err, r, "seccomp: %s", strerror(-r)) : 0;
 }

@@ -142,6 +142,6 @@ int egress_confine(const char *resolv_conf, struct error *err) {
         r = confine_files(resolv_conf);
         if (r < 0)
                 return error_set(err, r, "landlock: %s", strerror(-r));
-        r = callfilter_load(calls, ARRAY_SIZE(calls));
+        r = callfilter_load(calls, ARRAY_SIZE(calls), CALL_ELSE_KILL);
         return r < 0 ? error_set(err, r, "seccomp: %s", strerror(-r)) : 0;
 }

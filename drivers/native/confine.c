@@ -1,7 +1,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "drivers/native/setup.h"
+#include "runtime/base/caps.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
@@ -37,16 +37,7 @@ int landlock_scope(void) {
 }
 
 int confine_caps(void) {
-        struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
-        const struct __user_cap_data_struct none[2] = { 0 };
-
-        (void) prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-        for (unsigned long cap = 0; cap < 64; cap++)
-                if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-                        break; /* EINVAL: beyond the last one; EPERM: without CAP_SETPCAP, see below */
-        if (syscall(SYS_capset, &head, none) < 0)
-                return -errno;
-        return 0;
+        return caps_keep(0);
 }
 
 void confine_memory(const char *title) {

@@ -211,17 +211,31 @@ static int list_has(const struct reader *r, const char *key, const json_t *list,
         return 0;
 }
 
+/* "4.8" of "4.8", "6.18" of "6.18.44-1": @ret is 4 << 32 | 8. Return: whether there is one. */
+static bool version_of(const char *text, bool whole, uint64_t *ret) {
+        static const char digits[] = "0123456789";
+        const size_t n = strspn(text, digits), m = text[n] == '.' ? strspn(text + n + 1, digits) : 0;
+        uint64_t major = 0, minor = 0;
+
+        if (n == 0 || n > 4 || m == 0 || m > 4 || (whole && text[n + 1 + m]))
+                return false;
+        for (size_t i = 0; i < n; i++)
+                major = major * 10 + (uint64_t) (text[i] - '0');
+        for (size_t i = n + 1; i < n + 1 + m; i++)
+                minor = minor * 10 + (uint64_t) (text[i] - '0');
+        *ret = major << 32 | minor;
+        return true;
+}
+
 /* "4.8": whether the kernel is at least that */
 static int kernel_at_least(const struct reader *r, const json_t *value, bool *ret) {
+        const char *text = json_string_value(value);
         struct utsname u;
-        unsigned int want[2], have[2];
-        char end;
+        uint64_t want, have;
 
-        if (!json_is_string(value) ||
-            sscanf(json_string_value(value), "%4u.%4u%c", &want[0], &want[1], &end) != 2 || uname(&u) < 0 ||
-            sscanf(u.release, "%u.%u", &have[0], &have[1]) != 2)
+        if (!text || !version_of(text, true, &want) || uname(&u) < 0 || !version_of(u.release, false, &have))
                 return refuse(r, -EINVAL, "minKernel", "must be a version such as \"4.8\"", NULL);
-        *ret = have[0] > want[0] || (have[0] == want[0] && have[1] >= want[1]);
+        *ret = have >= want;
         return 0;
 }
 

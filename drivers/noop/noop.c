@@ -418,6 +418,7 @@ static struct sandbox *noop_stop(struct sandbox *sb) {
 
 const struct driver_ops driver_noop = {
         .name = "noop",
+        .starts_here = true,
         .probe = noop_probe,
         .plan = noop_plan,
         .plan_free = noop_plan_free,

@@ -5,6 +5,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,12 +21,14 @@
 #endif
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of an argument comes first");
 
-enum { INSNS_PER_CALL = 6, INSNS_FRAME = 5 };
+/* a leaf of the tree has at least half of LEAF_CALLS rows, and costs a return and two jumps */
+enum { INSNS_PER_CALL = 6, INSNS_FRAME = 5, LEAF_CALLS = 4, INSNS_PER_LEAF = 3 };
 
 /** struct program - instructions so far */
 struct program {
-        struct sock_filter insns[CALLFILTER_CALLS_MAX * INSNS_PER_CALL + INSNS_FRAME];
+        struct sock_filter insns[CALLFILTER_CALLS_MAX * (INSNS_PER_CALL + INSNS_PER_LEAF) + INSNS_FRAME];
         unsigned short len;
+        uint32_t otherwise;
 };
 
 static void emit(struct program *p, uint16_t code, uint32_t k, uint8_t yes, uint8_t no) {
@@ -56,21 +59,65 @@ static void emit_call(struct program *p, const struct callfilter_call *c) {
         emit_number(p);
 }
 
-/* One row after the other: the kernel runs the program once per number and remembers "always allowed", so
- * only the rows with an argument cost something at each call. x32 numbers are in no row. */
-int callfilter_load(const struct callfilter_call *calls, size_t n) {
-        struct program p = { .len = 0 };
+/* By number; rows of one number stay in their order. */
+static void sort(struct callfilter_call *rows, size_t n) {
+        for (size_t i = 1; i < n; i++) {
+                const struct callfilter_call row = rows[i];
+                size_t k = i;
+
+                for (; k > 0 && rows[k - 1].nr > row.nr; k--)
+                        rows[k] = rows[k - 1];
+                rows[k] = row;
+        }
+}
+
+/* The first row of a number near the middle, 0: there is only one number. */
+static size_t middle(const struct callfilter_call *rows, size_t n) {
+        size_t mid = n / 2;
+
+        while (mid > 0 && rows[mid].nr == rows[mid - 1].nr)
+                mid--;
+        return mid;
+}
+
+/*
+ * A search tree: when a program is loaded the kernel runs it once per number, to remember what is always
+ * allowed, which is what loading costs. x32 numbers are above all rows.
+ */
+static void emit_rows(struct program *p, const struct callfilter_call *rows, // NOLINT(misc-no-recursion)
+                      size_t n) {
+        const size_t mid = middle(rows, n);
+        size_t jump;
+
+        if (n <= LEAF_CALLS || mid == 0) {
+                for (size_t i = 0; i < n; i++)
+                        emit_call(p, &rows[i]);
+                emit_return(p, p->otherwise);
+                return;
+        }
+        emit(p, BPF_JMP | BPF_JGE | BPF_K, (uint32_t) rows[mid].nr, 0, 1);
+        jump = p->len;
+        emit(p, BPF_JMP | BPF_JA, 0, 0, 0);
+        emit_rows(p, rows, mid);
+        p->insns[jump].k = (uint32_t) (p->len - jump - 1);
+        emit_rows(p, rows + mid, n - mid);
+}
+
+int callfilter_load(const struct callfilter_call *calls, size_t n, enum callfilter_else otherwise) {
+        struct callfilter_call rows[CALLFILTER_CALLS_MAX];
+        struct program p = { .otherwise = otherwise == CALL_ELSE_KILL ? SECCOMP_RET_KILL_PROCESS
+                                                                      : SECCOMP_RET_ERRNO | EPERM };
         struct sock_fprog prog = { .filter = p.insns };
 
         if (n > CALLFILTER_CALLS_MAX)
                 return -E2BIG;
+        memcpy(rows, calls, n * sizeof(*calls));
+        sort(rows, n);
         emit(&p, BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch), 0, 0);
         emit(&p, BPF_JMP | BPF_JEQ | BPF_K, THIS_ARCH, 1, 0);
         emit_return(&p, SECCOMP_RET_KILL_PROCESS);
         emit_number(&p);
-        for (size_t i = 0; i < n; i++)
-                emit_call(&p, &calls[i]);
-        emit_return(&p, SECCOMP_RET_KILL_PROCESS);
+        emit_rows(&p, rows, n);
         prog.len = p.len;
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return -errno;

@@ -11,7 +11,10 @@
 
 #include "runtime/base/error.h"
 
-/** enum callfilter_answer - what becomes of a call that is in the list; one that is not ends the process */
+/** enum callfilter_else - what becomes of a call that is not in the list */
+enum callfilter_else { CALL_ELSE_KILL, CALL_ELSE_EPERM };
+
+/** enum callfilter_answer - what becomes of a call that is in the list */
 enum callfilter_answer {
         CALL_ALLOW,
         CALL_ALLOW_IF, /* (argument @arg & @mask) == @value, else the next row; low 32 bits are compared */
@@ -27,12 +30,13 @@ struct callfilter_call {
         uint32_t mask, value;
 };
 
-enum { CALLFILTER_CALLS_MAX = 120 };
+enum { CALLFILTER_CALLS_MAX = 160 };
 
 /**
  * callfilter_load() - put the calling thread, and threads made later, under a list for good
- * @calls: @n rows, at most CALLFILTER_CALLS_MAX
- * Sets no_new_privs. Calls of other architectures and x32 end the process like those that are not listed.
+ * @calls: @n rows in any order, at most CALLFILTER_CALLS_MAX
+ * Sets no_new_privs. x32 calls are as those that are not listed; other architectures end the process.
  * Return: 0, -E2BIG, -EINVAL (kernel without seccomp filters), -errno.
  */
-int callfilter_load(const struct callfilter_call *calls, size_t n) __attribute__((warn_unused_result));
+int callfilter_load(const struct callfilter_call *calls, size_t n, enum callfilter_else otherwise)
+        __attribute__((warn_unused_result));

@@ -20,6 +20,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/run/confine.h"
 #include "runtime/run/region.h"
 
 enum { KEPT_EVENTS_MAX = 100 };
@@ -130,7 +131,7 @@ void run_land(const struct run_dir *dir, const json_t *state, struct events *eve
                 return;
         pid = fork();
         if (pid == 0) {
-                if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+                if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || confine_lander(NULL) < 0)
                         _exit(1);
                 events->sink_fd = -1; /* the parent has what it was not given yet */
                 land_all(dir, state, events, when);

@@ -34,6 +34,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/run/changes.h"
+#include "runtime/run/confine.h"
 #include "runtime/run/control.h"
 #include "runtime/run/land.h"
 #include "runtime/run/list.h"
@@ -576,6 +577,12 @@ static int start(struct supervisor *s, struct error *err) {
         tell_started(s);
         s->started_ns = clock_ns();
         tell_seeds(s);
+        if (!args->driver->starts_here) {
+                r = confine_supervisor(err);
+                if (r < 0)
+                        return r;
+                trace_step(&s->trace, "confine");
+        }
         if (args->spec->post_create)
                 return post_create(s, err);
         go_on(s, at_once);

@@ -157,6 +157,24 @@ fsd_gave_up() {
         fi
 }
 
+# goes red when start() does not confine the supervisor; the mask is chown, the two dac ones, fowner, fsetid, kill and the
+# two of setfsuid(2)
+supervisor_gave_up() {
+        local pid found='' out comm state session line mask=00000000000000ff
+        sandbox -- sh -c 'touch ready; until [ -e end ]; do sleep 0.1; done' &
+        out=$!
+        wait_for 20 test -e ready
+        for pid in $(helper_pids); do
+                look "$pid" && [ "$comm" = cofferdam-fsd ] || continue
+                wait_for 5 grep -q 'Seccomp:.*2' "/proc/$session/status" || true # the command may be faster
+                found=$(grep -E '^(CapEff|CapPrm|CapInh|NoNewPrivs|Seccomp):' "/proc/$session/status" | tr -d '\t\n')
+        done
+        touch end
+        wait "$out"
+        is_root || mask=0000000000000000
+        eq "CapInh:0000000000000000CapPrm:${mask}CapEff:${mask}NoNewPrivs:1Seccomp:2" "$found"
+}
+
 t 'another uid' another_uid
 t 'root as another uid' another_uid_of_root
 t 'an unknown name' an_unknown_name
@@ -171,4 +189,5 @@ t 'a linked worktree' linked_worktree
 t 'a forged worktree' forged_worktree
 t 'abstract sockets of the host' abstract_socket
 t 'the file server gave up what it does not need' fsd_gave_up
+t 'the supervisor gave up what it does not need' supervisor_gave_up
 finish

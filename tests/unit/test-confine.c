@@ -351,7 +351,7 @@ static void too_long_a_list_is_refused(void **state) {
         static const struct callfilter_call calls[CALLFILTER_CALLS_MAX + 1];
 
         (void) state;
-        assert_int_equal(callfilter_load(calls, CALLFILTER_CALLS_MAX + 1), -E2BIG);
+        assert_int_equal(callfilter_load(calls, CALLFILTER_CALLS_MAX + 1, CALL_ELSE_KILL), -E2BIG);
 }
 
 int main(void) {

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "drivers/native/seccomp-profile.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 
 enum { NOT_LOADED = 200 };
@@ -208,20 +209,17 @@ static void names_of_elsewhere_are_counted(void **state) {
 }
 
 static void too_many_names_are_refused(void **state) {
-        enum { NAMES = PROFILE_CALLS_MAX + 1 };
-        static const char head[] = "{\"defaultAction\": \"SCMP_ACT_ALLOW\", \"syscalls\": [{\"action\": "
-                                   "\"SCMP_ACT_ERRNO\", \"names\": [\"read\"";
-        AUTO_FREE char *text = malloc(sizeof(head) + NAMES * sizeof(",\"read\""));
+        AUTO_BUF struct buf text = { 0 };
         struct profile profile = { 0 };
-        char *end = text;
 
         (void) state;
-        assert_non_null(text);
-        end = stpcpy(end, head);
-        for (int i = 1; i < NAMES; i++)
-                end = stpcpy(end, ",\"read\"");
-        (void) stpcpy(end, "]}]}");
-        assert_int_equal(parse(text, &profile, NULL), -E2BIG);
+        assert_int_equal(buf_str(&text, "{\"defaultAction\": \"SCMP_ACT_ALLOW\", \"syscalls\": [{\"action\": "
+                                        "\"SCMP_ACT_ERRNO\", \"names\": [\"read\""),
+                         0);
+        for (int i = 0; i < PROFILE_CALLS_MAX; i++)
+                assert_int_equal(buf_str(&text, ",\"read\""), 0);
+        assert_int_equal(buf_str(&text, "]}]}"), 0);
+        assert_int_equal(parse(buf_cstr(&text), &profile, NULL), -E2BIG);
 }
 
 int main(void) {

@@ -1,0 +1,20 @@
+/*
+ * confine.h - what the supervisor and its children may still do once the sandbox runs
+ */
+#pragma once
+
+#include "runtime/base/error.h"
+
+/**
+ * confine_supervisor() - no new privileges, few capabilities, a list of system calls; for good
+ * Once, when the sandbox is ready: what it still does is to wait, to write the run's record, to hand commands
+ * to the sandbox, to end it, to land and to remove. A call that is not in the list gets EPERM (ADR 020).
+ * Return: 0 or -errno with a message.
+ */
+int confine_supervisor(struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * confine_lander() - the same for the child that lands, which inherits the supervisor's: files only, and any
+ * other call ends it
+ */
+int confine_lander(struct error *err) __attribute__((warn_unused_result));
