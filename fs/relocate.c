@@ -351,6 +351,15 @@ static int pin_redirects(int upper_fd, const struct moves *moves, const char *pa
         return r;
 }
 
+/* Whether the upper directory took the place of what the host still has there, which the work removed. */
+static bool is_replaced(int upper, int place, const char *name) {
+        struct layer_origin origin = { 0 };
+        struct stat st;
+
+        return place >= 0 && layer_origin_at(upper, name, &origin) == 0 && origin.ino != 0 &&
+               fstatat(place, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && layer_origin_same(&origin, &st);
+}
+
 /* Shows the same before and after, and wherever it is cut off. */
 static int copy_tree(const struct relocate *w, const struct relocation *m) {
         const struct apply_options *opt = w->t->opt;
@@ -380,7 +389,7 @@ static int copy_tree(const struct relocate *w, const struct relocation *m) {
         if (r == 0)
                 r = moves_set(upper, NULL);
         /* a directory at the place is the one that is_taken() of the diff knows */
-        return r < 0 || place >= 0 ? r : layer_claim(dir, name, &nothing);
+        return r < 0 || place >= 0 || is_replaced(dir, to, name) ? r : layer_claim(dir, name, &nothing);
 }
 
 /* What cannot be copied stays as it is, and the diff says so. */

@@ -723,6 +723,25 @@ static void run_replaces_a_directory_with_younger_files(void **state) {
         expect_apply(l, false, 1, "!T e|", "d=file e/ e/sub/ e/sub/host=later ");
 }
 
+/* Red without is_replaced(): the copy does not say what it replaces, which is a conflict. */
+static void run_renames_onto_a_deleted_file(void **state) {
+        struct layers *l = *state;
+        struct layer_origin origin;
+        struct stat st;
+
+        tree_dir(&l->tree, "lower/d");
+        tree_file(&l->tree, "lower/d/x", "old", 0644);
+        tree_file(&l->tree, "lower/f", "old", 0644);
+        layers_tick();
+        move_dir(l, "", "f", "d");
+        layers_delete(l, "", "d");
+        assert_int_equal(fstatat(l->lower_fd, "f", &st, 0), 0);
+        origin = layer_origin_of(&st);
+        assert_int_equal(layer_claim(l->upper_fd, "f", &origin), 0);
+        expect_apply(l, false, 0, NULL, "f/ f/x=old ");
+        expect_list(l, "upper", "");
+}
+
 static void run_swaps_two_directories(void **state) {
         struct layers *l = *state;
 
@@ -1068,6 +1087,7 @@ int main(void) {
                 CASE(run_lands_the_mode_of_a_directory_with_changes),
                 CASE(run_lands_on_all_names_of_a_file),
                 CASE(run_replaces_a_directory_with_younger_files),
+                CASE(run_renames_onto_a_deleted_file),
                 CASE(run_swaps_two_directories),
                 CASE(run_leaves_renames_in_conflict),
                 CASE(run_lands_what_is_chosen),
