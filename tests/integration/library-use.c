@@ -277,6 +277,31 @@ static void test_surroundings(void) {
         free(after);
 }
 
+/* What the run "walls" shows a command of this process, which is as odd as it can be; and one of its own. */
+static void test_walls(void) {
+        struct cofferdam *c = context();
+        struct cofferdam_spec *spec = specification(c, NULL);
+        struct cofferdam_run *run = NULL;
+        char out[16384];
+        sigset_t set;
+
+        umask(077);
+        signal(SIGPIPE, SIG_IGN);
+        signal(SIGINT, SIG_IGN);
+        sigfillset(&set);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+        for (int i = 0; i < OWN_FDS; i++)
+                CHECK(c, dup(0) >= 0);
+        CHECK(c, cofferdam_open(c, "walls", &run) == 0);
+        in_run(c, run, "exec sh look.sh", out, sizeof(out));
+        dprintf(1, "%s", out);
+        finish(c, NULL, spec, shell(c, "exec sh look.sh"), out, sizeof(out));
+        dprintf(1, "%s", out);
+        cofferdam_spec_free(spec);
+        cofferdam_run_close(run);
+        cofferdam_free(c);
+}
+
 static void *reap_everything(void *arg) {
         (void) arg;
         while (churning)
@@ -707,6 +732,7 @@ int main(int argc, char **argv) {
                 { "descriptors", test_descriptors },
                 { "surroundings", test_surroundings },
                 { "reaper", test_reaper },
+                { "walls", test_walls },
                 { "values", test_values },
                 { "commands", test_commands },
                 { "sizes", test_sizes },

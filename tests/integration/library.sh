@@ -77,10 +77,15 @@ example() {
         "$C" rm -f "$(sed -n 's/^run //p' out)" >rm.out
 }
 
-user_of_library() {
+# use_in WORKSPACE TEST
+use_in() {
         [ -x "$T/library-use" ] || compile "$TOP/tests/integration/library-use.c" "$T/library-use" -std=gnu17 -D_GNU_SOURCE -pthread
+        timeout -k 5 120 "$T/library-use" "$2" "$C" "$T/state/cofferdam" "$1" </dev/null >out 2>&1
+}
+
+user_of_library() {
         mkdir ws
-        timeout -k 5 120 "$T/library-use" "$1" "$C" "$T/state/cofferdam" "$W/ws" >out 2>&1
+        use_in "$W/ws" "$1"
 }
 
 # One object with the names of the interface and no other: those inside are words that others use, too.
@@ -106,6 +111,28 @@ use() {
 
 values() { HOME=/leaked LEAKED=yes XDG_STATE_HOME=/leaked XDG_CONFIG_HOME=/leaked use values; }
 # the shell says that it was killed
+# Field by field what a command of the command line has: credentials, capabilities, filters, signals, limits, session,
+# descriptors. Red when engine.c leaves the signals as they are.
+same_walls() {
+        cat >look.sh <<'END'
+grep -E '^(Umask|Uid|Gid|Groups|Cap|NoNewPrivs|Seccomp|Sig(Blk|Ign|Cgt))' /proc/self/status
+cat /proc/self/limits /proc/self/oom_score_adj
+ls /proc/self/fd
+[ "$(cut -d' ' -f6 /proc/$$/stat)" = $$ ] && echo leads
+pwd
+env | grep -v COFFERDAM_RUN_ID | sort
+echo end
+END
+        "$C" start --name walls -w "$W" >id
+        { "$C" exec walls sh look.sh && "$C" run -w "$W" sh look.sh; } </dev/null 2>&1 | cat >want
+        use_in "$W" walls >/dev/null || fail "$(cat out)"
+        diff want out || fail 'walls'
+        eq 2 "$(grep -c '^end$' out)"
+        eq 2 "$(grep -c '^leads$' out)"
+        "$C" stop -t 0 walls >/dev/null
+        "$C" rm -f "$(cat id)" >/dev/null
+}
+
 host_dies() {
         (user_of_library die) 2>/dev/null && fail 'it lives'
         eq '' "$(cat out)" 'what was printed'
@@ -131,6 +158,7 @@ t 'verbs of the command line' use verbs
 t 'mistakes have a text and a code' use mistakes
 t 'a context of values' values
 t 'signals, umask, directory, environment and children of the caller' use surroundings
+t 'the walls are those of the command line' same_walls
 t 'a caller that waits for every child' use reaper
 t 'no descriptor of the caller reaches a run' use descriptors
 t 'twenty threads at once, with locks held' use threads
