@@ -56,13 +56,17 @@ static void stdio_of(const struct asked *asked, int ret[3]) {
                 ret[i] = asked->closed && strchr(asked->closed, '0' + i) ? -1 : i;
 }
 
-/* The run lives on when there is somebody who hears of it. */
+/* The run lives on when the library has it: it says so. */
 static int tell_ready(void *arg, const char *run_id) {
         struct run_msg msg = { .type = RUN_MSG_READY };
+        int r;
 
         (void) arg;
         (void) snprintf(msg.run_id, sizeof(msg.run_id), "%s", run_id);
-        return run_msg_send(client, &msg, -1);
+        r = run_msg_send(client, &msg, -1);
+        if (r == 0)
+                r = run_msg_recv(client, &msg, NULL);
+        return r == 0 && msg.type != RUN_MSG_READY ? -ECANCELED : r;
 }
 
 /* A run: with a command it ends with that, else it lives on. */

@@ -122,7 +122,7 @@ static int exec_new(struct cofferdam *c, struct cofferdam_exec **ret) {
         return 0;
 }
 
-/* Asks the program for @op with @command. @run: NULL: a run of its own. Return: owned socket or -errno. */
+/* Asks the program for @op with @command. Return: owned socket or -errno, noted. */
 static int ask(const struct cofferdam_command *command, const char *op, const struct request *more,
                const int stdio[3]) {
         struct cofferdam *c = command->c;
@@ -196,7 +196,7 @@ int cofferdam_verb(struct cofferdam *c, const struct cofferdam_command *command,
         return 0;
 }
 
-/* Hands the command to the supervisor. Return: owned socket or -errno with a message in the context. */
+/* Hands the command to the supervisor. Return: owned socket or -errno, noted. */
 static int order(struct cofferdam_run *run, const struct cofferdam_command *command, const int stdio[3]) {
         struct cofferdam *c = command->c;
         struct exec_request request = { .tty = command->tty,

@@ -56,6 +56,7 @@ static int await_ready(struct cofferdam *c, int sock, struct run_msg *ret) {
 int cofferdam_start(struct cofferdam *c, const struct cofferdam_spec *spec, int stderr_fd,
                     struct cofferdam_run **ret) {
         AUTO_REQUEST struct request request = { 0 };
+        struct cofferdam_run *run = NULL;
         AUTO_FD int sock = -1;
         struct run_msg msg;
         int r;
@@ -69,7 +70,19 @@ int cofferdam_start(struct cofferdam *c, const struct cofferdam_spec *spec, int 
         if (sock < 0)
                 return sock;
         r = await_ready(c, sock, &msg);
-        return r < 0 ? r : run_new(c, msg.run_id, ret);
+        if (r == 0)
+                r = run_new(c, msg.run_id, &run);
+        if (r < 0)
+                return r; /* and the run ends */
+        msg = (struct run_msg){ .type = RUN_MSG_READY };
+        r = run_msg_send(sock, &msg, -1);
+        if (r < 0) {
+                cofferdam_run_close(run);
+                (void) error_set(&c->err, r, "the program that built the sandbox died: %s", strerror(-r));
+                return context_failed(c, r, "SANDBOX_SETUP_FAILED");
+        }
+        *ret = run;
+        return 0;
 }
 
 int cofferdam_open(struct cofferdam *c, const char *name, struct cofferdam_run **ret) {

@@ -528,6 +528,16 @@ static void test_lost(void) {
         cofferdam_free(c);
 }
 
+/* Takes every descriptor there is, once the sandbox is being built. */
+static void *starve(void *arg) {
+        int *count = arg;
+
+        usleep(500000);
+        while (open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0)
+                ++*count;
+        return NULL;
+}
+
 static int count_one(const struct cofferdam_info *info, void *arg) {
         if (info->size < sizeof(*info) || strlen(info->id) != 12 || info->created_ns <= 0)
                 return -1;
@@ -535,6 +545,33 @@ static int count_one(const struct cofferdam_info *info, void *arg) {
                 return -2;
         ++*(int *) arg;
         return 0;
+}
+
+/* The run was built, but the caller cannot have it: it ends. Red when cli/library.c does not wait for an
+ * answer. */
+static void test_starved(void) {
+        struct cofferdam *c = context();
+        struct cofferdam_spec *spec = specification(c, "post_create: sleep 2\n");
+        struct cofferdam_run *run = NULL;
+        const int own = count_fds();
+        pthread_t thread;
+        int n = 0;
+
+        CHECK(c, pthread_create(&thread, NULL, starve, &n) == 0);
+        CHECK(c, cofferdam_start(c, spec, -1, &run) == -EMFILE);
+        pthread_join(thread, NULL);
+        CHECK(c, n > 0 && !run);
+        closefrom(own);
+        for (int i = 0; i < 100; i++) {
+                n = 0;
+                CHECK(c, cofferdam_list(c, 0, count_one, &n) == 0);
+                if (n == 0)
+                        break;
+                usleep(50000);
+        }
+        CHECK(c, n == 0);
+        cofferdam_spec_free(spec);
+        cofferdam_free(c);
 }
 
 static int last_event(const struct cofferdam_event *event, void *arg) {
@@ -745,6 +782,7 @@ int main(int argc, char **argv) {
                 { "verbs", test_verbs },
                 { "die", test_die },
                 { "lost", test_lost },
+                { "starved", test_starved },
         };
 
         if (argc != 5)

@@ -152,6 +152,7 @@ t 'files as streams' use files
 t 'freeing ends what was started' use free
 t 'the end of the process ends its run' host_dies
 t 'the end of the process between is told' use lost
+t 'a run that the caller cannot take ends' use starved
 t 'lists, reports, events' use reports
 t 'diff, apply, discard' use changes
 t 'verbs of the command line' use verbs
