@@ -19,6 +19,66 @@ nobody_heard() {
         eq '' "$(ls -A "$T/state/cofferdam/runs")" 'runs'
 }
 
+# as ID PID START BOOT: the state of a run as another supervisor's; "" leaves a value as it is
+as() {
+        python3 - "$T/state/cofferdam/runs/$1/state.json" "$2" "$3" "$4" <<'P'
+import json, os, sys
+path, pid, start, boot = sys.argv[1:]
+state = json.load(open(path))
+s = state["supervisor"]
+if pid: s["pid"] = int(pid)
+if start: s["start_time"] = int(start)
+if boot: s["boot_id"] = boot
+json.dump(state, open(path + ".new", "w"))
+os.rename(path + ".new", path)
+P
+}
+status_of() { "$C" inspect "$1" | sed -n 's/^  "status": "\(.*\)",/\1/p'; }
+start_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d' ' -f20; }
+
+# The machine was switched off: nobody holds a lock, and the numbers are nobody's or somebody else's by now.
+after_a_reboot() {
+        local id row
+        for row in "0x" '999999999 1 x' "$$ 1 " "$$ $(start_of $$) another"; do
+                # shellcheck disable=SC2086 # words
+                set -- $row
+                id=$("$C" start)
+                "$C" exec "$id" sh -c 'mkdir -p .vscode; echo held >.vscode/tasks.json' </dev/null
+                kill -KILL "$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
+                wait_for 10 none_of_ours
+                [ "$1" = 0x ] || as "$id" "$1" "${2-}" "${3-}"
+                eq dead "$(status_of "$id")" "with '$row'"
+                eq '' "$("$C" ps -q)"
+                status 125 "$C" exec "$id" true 2>err
+                has "$(cat err)" 'cofferdam gc'
+                eq "$id kept for review" "$("$C" gc)" "with '$row'"
+                eq finished "$(status_of "$id")"
+                "$C" apply "$id"
+                eq held "$(cat .vscode/tasks.json)"
+                rm -r .vscode
+                "$C" rm "$id" 2>err || has "$(cat err)" 'no run'
+        done
+}
+
+# Whatever its state says: a run whose supervisor holds the lock lives.
+gc_believes_the_lock() {
+        local id pid
+        id=$("$C" start)
+        pid=$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')
+        as "$id" 999999999 1 another
+        eq '' "$("$C" gc)"
+        "$C" run -- true
+        rm "$T/state/cofferdam/runs/$id/state.json"
+        eq '' "$("$C" gc)"
+        "$C" run -- true
+        kill -0 "$pid" || fail 'the supervisor is gone'
+        eq ok "$("$C" exec "$id" echo ok </dev/null)"
+        "$C" stop -t 0 "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+}
+
+t 'after a reboot' after_a_reboot
+t 'a lock that is held counts' gc_believes_the_lock
 t 'nobody hears that a run lives' nobody_heard
 t 'killed at random points' random_points
 finish
