@@ -86,8 +86,8 @@ int64_t diff_born(int dir_fd, const char *name) {
         return born_ns(dir_fd, name, 0);
 }
 
-int64_t diff_hidden_since(int dir_fd) {
-        return born_ns(dir_fd, "", AT_EMPTY_PATH);
+int64_t diff_hidden_since(int upper_fd) {
+        return born_ns(upper_fd, "", AT_EMPTY_PATH);
 }
 
 /* Whether the lower object changed after the upper one was made. */
@@ -191,8 +191,7 @@ static int descend(struct walk *w, const struct level *level, const char *name, 
                 return error_set(w->err, -ENOMEM, "out of memory");
         next.upper_fd = upper;
         next.lower_path = lower_path;
-        next.hidden_since_ns =
-                level->opaque || !next.opaque ? level->hidden_since_ns : diff_hidden_since(upper);
+        next.hidden_since_ns = next.opaque ? diff_hidden_since(w->layers->upper_fd) : 0;
         w->depth++;
         r = walk_level(w, &next);
         w->depth--;

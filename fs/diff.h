@@ -78,6 +78,7 @@ bool diff_dir_mode_changed(int dir_fd, const char *name, bool kernel, const stru
 /** diff_born() - when the object @name in @dir_fd was made, ns; 0: not known */
 int64_t diff_born(int dir_fd, const char *name);
 
-/** diff_hidden_since() - when the opaque directory open as @dir_fd began to hide the lower one, ns; 0: not
- * known */
-int64_t diff_hidden_since(int dir_fd);
+/** diff_hidden_since() - what changed in the lower after that, the work may not have seen when it hid it with
+ * an opaque directory, ns: the birth of the upper @upper_fd, since a directory may have been removed long
+ * before it was made anew; 0: not known */
+int64_t diff_hidden_since(int upper_fd);

@@ -378,7 +378,7 @@ static int copy_tree(const struct relocate *w, const struct relocation *m) {
 
         if (upper < 0)
                 return upper;
-        c.since_ns = diff_hidden_since(upper);
+        c.since_ns = diff_hidden_since(opt->upper_fd);
         r = moves_read(opt->upper_fd, &moves);
         if (r == 0)
                 r = pin_redirects(opt->upper_fd, &moves, m->path);

@@ -54,11 +54,7 @@ static int flatten_child(int upper_fd, int lower_fd, const char *name, bool opaq
                 if (r < 0)
                         return r;
         }
-        if (kind == LAYER_OPAQUE_DIR && !opaque) {
-                opaque = true;
-                since_ns = diff_hidden_since(upper);
-        }
-        return flatten(upper, lower, opaque, since_ns, depth + 1);
+        return flatten(upper, lower, opaque || kind == LAYER_OPAQUE_DIR, since_ns, depth + 1);
 }
 
 /* Children first: an opaque parent hides for them until they hide for themselves. */
@@ -81,7 +77,7 @@ static int flatten(int upper_fd, int lower_fd, bool opaque, int64_t since_ns, un
 }
 
 int settle_flatten(int upper_fd, int lower_fd, struct error *err) {
-        const int r = flatten(upper_fd, lower_fd, false, 0, 0);
+        const int r = flatten(upper_fd, lower_fd, false, diff_hidden_since(upper_fd), 0);
 
         return r < 0 ? error_set(err, r, "prepare the upper of the run: %s", strerror(-r)) : 0;
 }

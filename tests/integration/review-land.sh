@@ -121,6 +121,27 @@ conflicts_stay() {
         eq new "$(cat a)"
 }
 
+# What the host writes into a directory between its removal and its coming anew. red when diff_hidden_since() is
+# asked about the new directory, which is younger than that
+made_anew() {
+        engine_works "$1"
+        mkdir d e
+        echo 1 | tee d/a >e/a
+        staged "$1" --mount "type=bind,source=$T,target=/t" -- sh -ec 'rm -r d e; touch /t/anew.ready
+                while [ ! -e /t/anew.go ]; do sleep 0.05; done; mkdir d e; echo new >d/n; echo new >e/n' &
+        local pid=$!
+        wait_for 20 [ -e "$T/anew.ready" ]
+        sleep 0.05
+        echo host >d/a
+        echo host >d/new
+        touch "$T/anew.go"
+        wait "$pid"
+        rm -f "$T"/anew.*
+        eq 'host host new' "$(cat d/a d/new d/n | tr '\n' ' ' | sed 's/ $//')"
+        eq n "$(ls e)" 'what nobody touched'
+        has "$("$C" diff || true)" 'D! d/new'
+}
+
 # A work that knows what the host's new version is writes the record that says it saw it: overlayfs lets through all
 # of user.* but its own. red when COPY_XATTR_OURS is not below COPY_XATTR_OVERLAY
 forged_record() {
@@ -248,6 +269,7 @@ for engine in fuse overlay; do
         t "$engine: what rules hold stays" held_stays "$engine"
         t "$engine: directories with ruled names are not renamed" renamed_with_ruled_names "$engine"
         t "$engine: conflicts stay" conflicts_stay "$engine"
+        t "$engine: a directory that was made anew" made_anew "$engine"
         t "$engine: a run that was started lands when it is stopped" stop_lands "$engine"
 done
 t 'a directory that is filled while it is renamed' renamed_while_filled

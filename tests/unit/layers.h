@@ -66,6 +66,15 @@ static inline void layers_tick(void) {
         (void) nanosleep(&(struct timespec){ 0, 12000000 }, NULL);
 }
 
+/* The run begins: what the lower has now is older than the upper. */
+static inline void layers_begin(struct layers *l) {
+        layers_tick();
+        (void) close(l->upper_fd);
+        assert_int_equal(unlinkat(l->tree.fd, "upper", AT_REMOVEDIR), 0);
+        tree_dir(&l->tree, "upper");
+        l->upper_fd = tree_open(&l->tree, "upper", O_RDONLY | O_DIRECTORY);
+}
+
 /* Open the directory @dir of the upper, made as needed. */
 static inline int layers_dir(const struct layers *l, const char *dir) {
         const int fd = layer_open_dir(l->upper_fd, l->lower_fd, dir);

@@ -430,7 +430,7 @@ static void build(struct layers *l) {
         tree_file(&l->tree, "lower/taken/t", "old", 0644);
         assert_int_equal(symlinkat("target", l->lower_fd, "type"), 0);
         expect_list(l, "lower", before);
-        layers_tick();
+        layers_begin(l);
         layers_modify(l, "", "mod", "new");
         layers_delete(l, "", "del");
         layers_delete(l, "", "gone");
@@ -749,7 +749,7 @@ static void run_swaps_two_directories(void **state) {
         tree_file(&l->tree, "lower/a/x", "a", 0644);
         tree_dir(&l->tree, "lower/b");
         tree_file(&l->tree, "lower/b/x", "b", 0644);
-        layers_tick();
+        layers_begin(l);
         move_dir(l, "", "a", "b");
         move_dir(l, "", "b", "a");
         for (unsigned i = 0; i < 2; i++) {

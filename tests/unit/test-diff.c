@@ -111,7 +111,7 @@ static void walk_shows_what_an_opaque_directory_hides(void **state) {
         tree_file(&l->tree, "lower/o/sub/x", "old", 0644);
         tree_file(&l->tree, "lower/o/b", "old", 0644);
         tree_file(&l->tree, "lower/o/d", "old", 0644);
-        layers_tick();
+        layers_begin(l);
         layers_add(l, "o", "c", "new");
         assert_int_equal(layer_set_opaque(l->upper_fd, "o"), 0);
         expect_diff(l, "D o/b|A o/c|D o/d|D o/sub|");
