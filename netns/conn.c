@@ -49,6 +49,32 @@ int conn_new_consume(struct proxy *proxy, int fd) {
         return 0;
 }
 
+static void start_dial(struct conn *conn);
+
+int conn_new_led_consume(struct proxy *proxy, int fd, const struct host *host, uint16_t port) {
+        struct conn *conn;
+        int r;
+
+        r = conn_new_consume(proxy, fd);
+        if (r < 0)
+                return r;
+        conn = proxy->conns; /* the newest is the first */
+        conn->led = true;
+        conn->form = HTTP_CONNECT;
+        conn->host = *host;
+        conn->port = port;
+        start_dial(conn);
+        return 0;
+}
+
+/* Whoever knows of no proxy cannot read an answer of one: the connection is refused as a host would. */
+static void reset(struct conn *conn) {
+        const struct linger now = { .l_onoff = 1 };
+
+        (void) setsockopt(conn->tunnel.ends[CLIENT].fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        (void) conn_free(conn);
+}
+
 /* What only the time before a tunnel needs. */
 static void drop_request(struct conn *conn) {
         dial_cancel(TAKE_PTR(conn->dial));
@@ -135,6 +161,10 @@ void conn_answer(struct conn *conn, unsigned int status, const char *why) {
         char reason[256];
         int n;
 
+        if (conn->led && !conn->plain) {
+                reset(conn);
+                return;
+        }
         (void) snprintf(reason, sizeof(reason), "%s", why);
         for (char *c = reason; *c; c++) {
                 if ((unsigned char) *c < 0x20 || (unsigned char) *c > 0x7e)
@@ -252,12 +282,13 @@ static void connected(struct conn *conn) {
                 forward_start(conn);
                 return;
         }
-        if (send(client->fd, established, sizeof(established) - 1, MSG_NOSIGNAL) !=
-            (ssize_t) sizeof(established) - 1) {
+        if (!conn->led && send(client->fd, established, sizeof(established) - 1, MSG_NOSIGNAL) !=
+                                  (ssize_t) sizeof(established) - 1) {
                 (void) conn_free(conn);
                 return;
         }
-        /* what came behind the head belongs to the tunnel */
+        /* nobody has told a client that was led here of a proxy: all it sends belongs to the tunnel.
+         * Else: what came behind the head belongs to the tunnel */
         conn->in.len -= conn->head_used;
         if (conn->in.len > 0)
                 memmove(conn->in.data, conn->in.data + conn->head_used, conn->in.len);

@@ -13,6 +13,7 @@
 #include "netns/dial.h"
 #include "netns/http-body.h"
 #include "netns/http.h"
+#include "netns/names.h"
 #include "netns/proxy.h"
 #include "netns/tunnel.h"
 #include "runtime/base/buf.h"
@@ -41,6 +42,7 @@ struct conn {
         struct loop_timer timer;
         enum conn_state state;
         bool plain;                    /* inside of a CONNECT to port 80 */
+        bool led;                      /* it knows of no proxy: the address it connected to was for a name */
         struct policy_verdict verdict; /* of @host */
         struct host host;              /* once a head was read */
         uint16_t port;
@@ -56,6 +58,7 @@ struct conn {
 struct listener {
         struct loop_watch watch; /* first: events come with it */
         struct proxy *proxy;
+        bool leads; /* clients that know of no proxy, or their questions */
 };
 
 /** struct proxy - shared by all connections */
@@ -70,11 +73,24 @@ struct proxy {
         struct loop_queue head_queue, dial_queue, idle_queue, half_queue, linger_queue, pause_queue;
         struct loop_timer pause; /* listeners rest while descriptors are short */
         uint64_t accepted;
+        struct names *names;             /* NULL: there is no stub resolver */
+        uint16_t ports[PROXY_PORTS_MAX]; /* of led connections */
+        size_t n_ports;
         struct conn *conns;
 };
 
 /** conn_new_consume() - serve the accepted socket @fd. Return: 0, -ENOMEM, -errno. */
 int conn_new_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+
+/**
+ * conn_new_led_consume() - serve the socket @fd, whose client has connected to @host and @port as far as it
+ * knows One that is refused is reset. Return: 0, -ENOMEM, -errno.
+ */
+int conn_new_led_consume(struct proxy *proxy, int fd, const struct host *host, uint16_t port)
+        __attribute__((warn_unused_result));
+
+/** stub_event() - loop_fn of a listener whose socket is the stub resolver's */
+void stub_event(struct loop_watch *watch, uint32_t events);
 
 /** conn_free() - close everything of it at once. Return: NULL. */
 struct conn *conn_free(struct conn *conn);

@@ -16,6 +16,7 @@ enum {
         DNS_MESSAGE_MAX = 512,   /* of an answer: needs no EDNS */
         DNS_QUESTION_MAX = 4096, /* longer questions are not read */
         DNS_TYPE_A = 1,
+        DNS_TYPE_PTR = 12,
         DNS_TYPE_AAAA = 28,
         DNS_CLASS_IN = 1,
 };

@@ -172,6 +172,11 @@ static int serve(struct egress *egress, struct loop *loop, struct error *err) {
                 if (r < 0)
                         (void) error_set(err, r, "egress: listen: %s", strerror(-r));
         }
+        if (r == 0 && config->dns >= 0) {
+                r = proxy_lead_consume(egress->proxy, config->dns, config->lead, config->n_lead);
+                if (r < 0)
+                        (void) error_set(err, r, "egress: lead clients: %s", strerror(-r));
+        }
         if (r == 0) {
                 r = loop_add(loop, &egress->watch, egress->control, EPOLLIN, on_control);
                 if (r < 0)

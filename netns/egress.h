@@ -46,6 +46,9 @@ struct egress_config {
         const char *resolv_conf; /* NULL: the host's */
         const int *listeners;    /* owned by egress_run() from its call on */
         size_t n_listeners;
+        int dns;         /* as for proxy_lead_consume(), owned from the call on; -1: nobody is led */
+        const int *lead; /* the same */
+        size_t n_lead;
 };
 
 /**

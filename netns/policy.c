@@ -383,6 +383,22 @@ struct policy_verdict policy_dial(const struct policy *policy, const struct poli
         return v;
 }
 
+size_t policy_ports(const struct policy *policy, uint16_t end, uint16_t *out, size_t max) {
+        AUTO_FREE bool *has = calloc(65536, sizeof(*has));
+        size_t n = 0;
+
+        if (!has)
+                return 0;
+        has[80] = has[443] = true;
+        for (size_t i = 0; i < policy->n_rules; i++)
+                if (!policy->rules[i].deny && policy->rules[i].port > 0)
+                        has[policy->rules[i].port] = true;
+        for (size_t port = 1; port < end && n < max; port++)
+                if (has[port])
+                        out[n++] = (uint16_t) port;
+        return n;
+}
+
 /* --- saying why ----------------------------------------------------------------------------------------- */
 
 const char *policy_rule_text(const struct policy *policy, int rule) {

@@ -69,6 +69,12 @@ struct policy_verdict policy_host(const struct policy *policy, const struct host
 struct policy_verdict policy_dial(const struct policy *policy, const struct policy_verdict *name,
                                   const struct addr *addr, uint16_t port);
 
+/**
+ * policy_ports() - the ports below @end that some rule allows: 80, 443, and those that allowing rules name
+ * @out: at most @max, the lowest first. Return: how many.
+ */
+size_t policy_ports(const struct policy *policy, uint16_t end, uint16_t *out, size_t max);
+
 /** policy_rule_text() - rule @rule as it was written, borrowed; "(no rule)" for POLICY_NO_RULE */
 const char *policy_rule_text(const struct policy *policy, int rule);
 

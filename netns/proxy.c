@@ -93,6 +93,7 @@ struct proxy *proxy_free(struct proxy *proxy) {
         }
         (void) resolver_free(proxy->dialer.resolver);
         (void) blocked_free(proxy->log);
+        (void) names_free(proxy->names);
         pipes_deinit(&proxy->pipes);
         free(proxy);
         return NULL;
@@ -125,8 +126,46 @@ static void rest(struct proxy *proxy) {
         loop_start(proxy->loop, &proxy->pause, &proxy->pause_queue, on_pause_over);
 }
 
+/* The name that a client meant which was led here. Return: 0, -EINVAL (none). */
+static int meant(const struct proxy *proxy, int fd, struct host *ret, uint16_t *ret_port) {
+        struct sockaddr_storage ss;
+        socklen_t len = sizeof(ss);
+        const struct host *host;
+        struct addr addr;
+
+        if (getsockname(fd, (struct sockaddr *) &ss, &len) < 0 ||
+            addr_from_sock((const struct sockaddr *) &ss, &addr) < 0)
+                return -EINVAL;
+        host = names_find(proxy->names, &addr);
+        if (!host || ss.ss_family != AF_INET)
+                return -EINVAL;
+        *ret = *host;
+        *ret_port = ntohs(((const struct sockaddr_in *) &ss)->sin_port);
+        return 0;
+}
+
+/* Takes over @fd, or closes it. */
+static void serve(struct listener *listener, int fd) {
+        struct proxy *proxy = listener->proxy;
+        struct host host;
+        uint16_t port;
+        int r;
+
+        if (!listener->leads)
+                r = conn_new_consume(proxy, fd);
+        else if (meant(proxy, fd, &host, &port) == 0)
+                r = conn_new_led_consume(proxy, fd, &host, port);
+        else
+                r = -EINVAL;
+        if (r < 0)
+                (void) fd_close(fd);
+        else
+                proxy->accepted++;
+}
+
 static void on_client(struct loop_watch *watch, uint32_t events) {
-        struct proxy *proxy = ((struct listener *) watch)->proxy;
+        struct listener *listener = (struct listener *) watch;
+        struct proxy *proxy = listener->proxy;
 
         (void) events;
         for (int i = 0; i < ACCEPTS; i++) {
@@ -144,14 +183,11 @@ static void on_client(struct loop_watch *watch, uint32_t events) {
                 }
                 if (fd < 0)
                         return; /* none left, or one that went away again */
-                if (conn_new_consume(proxy, fd) < 0)
-                        (void) fd_close(fd);
-                else
-                        proxy->accepted++;
+                serve(listener, fd);
         }
 }
 
-int proxy_listen_consume(struct proxy *proxy, int fd) {
+static int add_listener(struct proxy *proxy, int fd, bool leads, loop_fn fn) {
         struct listener *listener = &proxy->listeners[proxy->n_listeners];
         int r;
 
@@ -160,9 +196,46 @@ int proxy_listen_consume(struct proxy *proxy, int fd) {
         /* clients inherit it */
         (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         listener->proxy = proxy;
-        r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, on_client);
+        listener->leads = leads;
+        r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, fn);
         if (r == 0)
                 proxy->n_listeners++;
+        return r;
+}
+
+int proxy_listen_consume(struct proxy *proxy, int fd) {
+        return add_listener(proxy, fd, false, on_client);
+}
+
+static int port_of(int fd, uint16_t *ret) {
+        struct sockaddr_in sa;
+        socklen_t len = sizeof(sa);
+
+        if (getsockname(fd, (struct sockaddr *) &sa, &len) < 0)
+                return -errno;
+        *ret = ntohs(sa.sin_port);
+        return sa.sin_family == AF_INET ? 0 : -EAFNOSUPPORT;
+}
+
+int proxy_lead_consume(struct proxy *proxy, int dns, const int *fds, size_t n) {
+        size_t i = 0;
+        int r;
+
+        r = n > PROXY_PORTS_MAX ? -E2BIG : names_new(&proxy->names);
+        if (r == 0)
+                r = add_listener(proxy, dns, true, stub_event);
+        if (r < 0)
+                (void) fd_close(dns);
+        for (; r == 0 && i < n; i++) {
+                r = port_of(fds[i], &proxy->ports[i]);
+                if (r == 0)
+                        r = add_listener(proxy, fds[i], true, on_client);
+                if (r < 0)
+                        break;
+                proxy->n_ports++;
+        }
+        for (; i < n; i++)
+                (void) fd_close(fds[i]);
         return r;
 }
 

@@ -13,7 +13,7 @@
 
 struct proxy;
 
-enum { PROXY_LISTENERS_MAX = 8 };
+enum { PROXY_LISTENERS_MAX = 80, PROXY_PORTS_MAX = 64 };
 
 /** struct proxy_config - what a proxy is to do; 0 and NULL: the default */
 struct proxy_config {
@@ -53,6 +53,16 @@ struct proxy *proxy_free(struct proxy *proxy);
  * network namespace Return: 0, -E2BIG (PROXY_LISTENERS_MAX), -errno.
  */
 int proxy_listen_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+
+/**
+ * proxy_lead_consume() - lead clients here that know of no proxy
+ * @dns: a datagram socket, in a network namespace where all of NAMES_NET is local: answers questions about
+ * names that are allowed on one of the ports with an address of it, and says that others do not exist
+ * @fds: @n listening IPv4 sockets there, on all addresses; what connects to such an address is decided by the
+ * name All are taken over, also on failure. Return: 0, -E2BIG (PROXY_PORTS_MAX), -ENOMEM, -errno.
+ */
+int proxy_lead_consume(struct proxy *proxy, int dns, const int *fds, size_t n)
+        __attribute__((warn_unused_result));
 
 /** proxy_set_policy() - decide by @policy from now on, and end what it refuses. @policy: as in the
  * configuration. */

@@ -16,6 +16,7 @@ enum { ETC_FILE_MAX = 1 << 20 };
 
 /* Files of /etc that are often symbolic links to places which the sandbox does not show. */
 static const char *const linked[] = {
+        /* the first one may be ours, see add_resolver() */
         "resolv.conf", "hosts", "hostname", "localtime", "nsswitch.conf", "passwd", "group", "machine-id",
 };
 
@@ -168,6 +169,15 @@ static int add_linked(struct driver_plan *plan, const char *name) {
         return file_add(plan, end, buf_cstr(&b), b.len, 0644);
 }
 
+/* Names are asked of the egress process, wherever the host's resolv.conf lies. */
+static int add_resolver(struct driver_plan *plan) {
+        static const char text[] = "nameserver 127.0.0.1\n";
+        AUTO_FREE char *end = realpath("/etc/resolv.conf", NULL);
+
+        return file_add(plan, end && !path_below(end, "/proc") ? end : "/etc/resolv.conf", text,
+                        sizeof(text) - 1, 0644);
+}
+
 int etc_add(struct driver_plan *plan, struct error *err) {
         int r = 0;
 
@@ -175,8 +185,10 @@ int etc_add(struct driver_plan *plan, struct error *err) {
                 r = add_made(plan, "/etc/passwd", etc_passwd);
         if (r == 0)
                 r = add_made(plan, "/etc/group", etc_group);
-        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(linked); i++)
+        for (size_t i = plan->n_net_ports > 0; r == 0 && i < ARRAY_SIZE(linked); i++)
                 r = add_linked(plan, linked[i]);
+        if (r == 0 && plan->n_net_ports > 0)
+                r = add_resolver(plan);
         if (r < 0)
                 return error_set(err, r, "files of /etc: %s", strerror(-r));
         return 0;

@@ -2,16 +2,19 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "drivers/native/setup.h"
+#include "netns/names.h"
 #include "netns/policy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -20,6 +23,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
+enum { PORT_END = 1024 /* what the work cannot listen on itself */, DNS_PORT = 53 };
 enum { LISTENERS_MAX = 2, BACKLOG = 1024, END_TIMEOUT_MS = 1000, RULE_JSON_MAX = 1024 };
 
 bool net_wanted(const struct driver_plan *plan) {
@@ -53,6 +57,9 @@ int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *er
                        spec->network.n_rules, &plan->net_policy, err);
         if (r == 0 && plan->network == NETWORK_DENYLIST)
                 warn_idle(plan);
+        if (r == 0 && spec->network.transparent)
+                plan->n_net_ports =
+                        policy_ports(plan->net_policy, PORT_END, plan->net_ports, PROXY_PORTS_MAX);
         return r;
 }
 
@@ -63,13 +70,21 @@ json_t *net_json(const struct driver_plan *plan) {
                                                                [NETWORK_OPEN] = "open" };
         const char *const mode = modes[plan->network];
 
+        json_t *ports;
+
         if (!net_wanted(plan))
                 return json_pack("{s:s}", "mode", mode);
-        return json_pack("{s:s,s:s,s:O,s:O}", "mode", mode, "proxy", NET_PROXY_URL, "preset",
-                         plan->net_preset, "rules", plan->net_rules);
+        ports = json_array();
+        for (size_t i = 0; i < plan->n_net_ports; i++)
+                (void) json_array_append_new(ports, json_integer(plan->net_ports[i]));
+        return json_pack("{s:s,s:s,s:o,s:O,s:O}", "mode", mode, "proxy", NET_PROXY_URL, "transparent_ports",
+                         ports, "preset", plan->net_preset, "rules", plan->net_rules);
 }
 
 /* ---- in the sandbox ---- */
+
+/* what a socket is for that goes to the process; END: there are no more */
+enum { SOCKET_PROXY = 'P', SOCKET_DNS = 'D', SOCKET_LEAD = 'L', SOCKET_END = 'E' };
 
 /* Return: a listening socket, owned; -errno. */
 static int listen_on(const struct sockaddr *sa, socklen_t len) {
@@ -82,7 +97,49 @@ static int listen_on(const struct sockaddr *sa, socklen_t len) {
         return TAKE_FD(fd);
 }
 
-int net_listen(int listen_sock) {
+/* All addresses that stand for names become the sandbox's own: on a loopback device, a prefix is local whole.
+ */
+static int add_names_net(void) {
+        struct ifreq req = { .ifr_name = "lo:1" };
+        struct sockaddr_in *const sa = (struct sockaddr_in *) (void *) &req.ifr_addr;
+        AUTO_FD int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        *sa = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(NAMES_NET + 1) };
+        if (sock < 0 || ioctl(sock, SIOCSIFADDR, &req) < 0)
+                return -errno;
+        sa->sin_addr.s_addr = htonl(NAMES_NETMASK);
+        return ioctl(sock, SIOCSIFNETMASK, &req) < 0 ? -errno : 0;
+}
+
+static int send_dns(int listen_sock) {
+        const struct sockaddr_in sa = { .sin_family = AF_INET,
+                                        .sin_port = htons(DNS_PORT),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        AUTO_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &sa, sizeof(sa)) < 0)
+                return -errno;
+        return fdpass_send(listen_sock, &(char){ SOCKET_DNS }, 1, &fd, 1);
+}
+
+/* Listening on all addresses of these ports takes nothing from the work, which may not listen on them. */
+static int send_lead(const struct driver_plan *plan, int listen_sock) {
+        int r;
+
+        r = add_names_net();
+        if (r == 0)
+                r = send_dns(listen_sock);
+        for (size_t i = 0; r == 0 && i < plan->n_net_ports; i++) {
+                const struct sockaddr_in sa = { .sin_family = AF_INET,
+                                                .sin_port = htons(plan->net_ports[i]) };
+                AUTO_FD int fd = listen_on((const struct sockaddr *) &sa, sizeof(sa));
+
+                r = fd < 0 ? fd : fdpass_send(listen_sock, &(char){ SOCKET_LEAD }, 1, &fd, 1);
+        }
+        return r;
+}
+
+int net_listen(const struct driver_plan *plan, int listen_sock) {
         const struct sockaddr_in v4 = { .sin_family = AF_INET,
                                         .sin_port = htons(NET_PROXY_PORT),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -91,11 +148,14 @@ int net_listen(int listen_sock) {
                                          .sin6_addr = IN6ADDR_LOOPBACK_INIT };
         AUTO_FD int four = listen_on((const struct sockaddr *) &v4, sizeof(v4));
         AUTO_FD int six = listen_on((const struct sockaddr *) &v6, sizeof(v6));
-        const int fds[LISTENERS_MAX] = { four, six };
+        int r;
 
-        if (four < 0)
-                return four;
-        return fdpass_send(listen_sock, "L", 1, fds, six < 0 ? 1 : 2);
+        r = four < 0 ? four : fdpass_send(listen_sock, &(char){ SOCKET_PROXY }, 1, &four, 1);
+        if (r == 0 && six >= 0)
+                r = fdpass_send(listen_sock, &(char){ SOCKET_PROXY }, 1, &six, 1);
+        if (r == 0 && plan->n_net_ports > 0)
+                r = send_lead(plan, listen_sock);
+        return r < 0 ? r : fdpass_send(listen_sock, &(char){ SOCKET_END }, 1, NULL, 0);
 }
 
 /* ---- the process ---- */
@@ -106,6 +166,31 @@ struct egress_child {
         pid_t parent;
 };
 
+/* The sockets that net_listen() sends, up to its last word. Return: 0, -EPROTO, -errno. */
+static int receive_sockets(int listen_sock, int *listeners, int *lead, struct egress_config *config) {
+        for (;;) {
+                AUTO_FD int fd = -1;
+                size_t len = 0, n = 0;
+                char what = SOCKET_END;
+                const int r = fdpass_recv(listen_sock, &what, sizeof(what), &len, &fd, 1, &n);
+
+                if (r < 0)
+                        return r;
+                if (what == SOCKET_END)
+                        return config->n_listeners > 0 ? 0 : -EPROTO;
+                if (n != 1)
+                        return -EPROTO;
+                if (what == SOCKET_PROXY && config->n_listeners < LISTENERS_MAX)
+                        listeners[config->n_listeners++] = TAKE_FD(fd);
+                else if (what == SOCKET_DNS && config->dns < 0)
+                        config->dns = TAKE_FD(fd);
+                else if (what == SOCKET_LEAD && config->n_lead < PROXY_PORTS_MAX)
+                        lead[config->n_lead++] = TAKE_FD(fd);
+                else
+                        return -EPROTO;
+        }
+}
+
 _Noreturn static void egress_main(const struct egress_child *c) {
         const int keep[] = { c->listen_sock, c->control };
         const struct confine_helper helper = { .id = &c->plan->id,
@@ -114,20 +199,18 @@ _Noreturn static void egress_main(const struct egress_child *c) {
                                                .title = "cofferdam-proxy",
                                                .keep = keep,
                                                .n_keep = ARRAY_SIZE(keep) };
-        int listeners[LISTENERS_MAX];
+        int listeners[LISTENERS_MAX], lead[PROXY_PORTS_MAX];
         struct egress_config config = { .mode = c->plan->network,
                                         .policy = c->plan->net_policy,
-                                        .listeners = listeners };
-        size_t len = 0;
-        char word;
+                                        .listeners = listeners,
+                                        .dns = -1,
+                                        .lead = lead };
 
         (void) umask(077);
         if (confine_helper(&helper) < 0 || egress_confine(NULL, NULL) < 0)
                 _exit(1);
-        if (fdpass_recv(c->listen_sock, &word, sizeof(word), &len, listeners, LISTENERS_MAX,
-                        &config.n_listeners) < 0 ||
-            config.n_listeners == 0)
-                _exit(1); /* setting up failed before the sockets were there */
+        if (receive_sockets(c->listen_sock, listeners, lead, &config) < 0)
+                _exit(1); /* setting up failed before all sockets were there */
         (void) fd_close(c->listen_sock);
         _exit(egress_run(&config, c->control, NULL) < 0);
 }

@@ -16,6 +16,7 @@
 #include "fs/guard.h"
 #include "fs/pin.h"
 #include "netns/policy.h"
+#include "netns/proxy.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
@@ -131,8 +132,10 @@ struct driver_plan {
         bool home_planted;     /* HOME leads into what the run can write */
         char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
         enum network_mode network;
-        struct policy *net_policy;      /* allowlist, denylist; owned */
-        json_t *net_preset, *net_rules; /* what it was made of; owned */
+        struct policy *net_policy;           /* allowlist, denylist; owned */
+        uint16_t net_ports[PROXY_PORTS_MAX]; /* that lead to the proxy without its being asked for */
+        size_t n_net_ports;                  /* 0: none do */
+        json_t *net_preset, *net_rules;      /* what it was made of; owned */
         struct native_limits limits;
         uint64_t disk_max;                 /* limits.disk, 0: none */
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */

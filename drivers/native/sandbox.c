@@ -664,7 +664,7 @@ static int stage_net(struct setup *s, struct error *err) {
         sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
-        r = s->net_sock < 0 ? 0 : net_listen(s->net_sock);
+        r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock);
         return r < 0 ? error_set(err, r, "sockets of the egress proxy: %s", strerror(-r)) : 0;
 }
 

@@ -122,6 +122,7 @@ struct spec {
                 char *preset; /* names with commas between them */
                 char **rules; /* see netns/policy.h, not read here */
                 size_t n_rules;
+                bool transparent; /* programs that know of no proxy reach it too */
         } network;
         struct {
                 uint64_t disk;   /* bytes that the run may hold of changes, 0: any number */

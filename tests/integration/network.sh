@@ -106,6 +106,81 @@ PY
         status 1 work --network allowlist -- 'npm install --fetch-retries 0 --registry https://allowed.example/ --cafile /tmp/ca.pem greet@1.0.1' >out 2>&1
 }
 
+# programs that know of no proxy: by the same rules; goes red without proxy_lead_consume()
+led() {
+        local out rules=(--network allowlist --allow allowed.example --allow allowed.example:7/tcp --allow loop.example
+                --allow a.wild.example:443)
+        out=$(work "${rules[@]}" -- '
+                exec 2>&1
+                unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy
+                fetch() { curl -sS -m 9 -w " %{http_code}\n" "$@"; }
+                fetch https://allowed.example/x | tail -n 2
+                fetch --tls-max 1.2 -o /dev/null https://a.wild.example/x
+                fetch -o /dev/null http://allowed.example/y
+                fetch -o /dev/null -H "Host: denied.example" http://allowed.example/y # goes red without take_plain()
+                fetch -o /dev/null https://denied.example/x
+                fetch -o /dev/null http://a.wild.example/
+                fetch -o /dev/null http://loop.example/
+                fetch -o /dev/null https://allowed.example:444/
+                fetch -o /dev/null https://198.18.77.1/
+                python3 - <<PY
+import errno, socket, time
+start = time.monotonic()
+s = socket.create_connection(("allowed.example", 7), timeout=9)
+print("raw", s.recv(3))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.settimeout(9)
+u.connect((socket.gethostbyname("allowed.example"), 443))
+try:
+    u.send(b"quic")
+    u.recv(9)
+except OSError as e:
+    print("udp", errno.errorcode[e.errno])
+print("in time" if time.monotonic() - start < 1 else "late")
+PY
+                echo "openssl: $(openssl s_client -connect allowed.example:443 -servername denied.example </dev/null 2>&1 | grep -c "unrecognized name")"
+                ')
+        eq "hello from nginx
+ 200
+ 200
+ 200
+ 403
+curl: (6) Could not resolve host: denied.example
+ 000" "$(head -n 7 <<<"$out")"
+        # another port of the name, a private address, a port that leads nowhere, an address that stands for no name:
+        # refused or reset, and none of it by time
+        eq 4 "$(sed -n 8,15p <<<"$out" | grep -c '^curl: ([0-9]*)')" "$out"
+        eq 4 "$(sed -n 8,15p <<<"$out" | grep -c '^ 000')" "$out"
+        lacks "$out" 'timed out'
+        has "$out" "raw b'hi\\n'
+udp ECONNREFUSED
+in time
+openssl: 1"
+        has "$(events network_blocked)" 'denied.example 0 1 None no rule allows it'
+        has "$(events network_blocked)" 'a.wild.example 80 1 a.wild.example:443 the rule allows other ports'
+        has "$(events network_blocked)" 'loop.example 80 1 loop.example it leads to an address that no rule names: a loopback address'
+        has "$(events network_blocked)" 'the server name (SNI) is not the name'
+        # a question carries nothing out
+        : >"$T/lab/queries"
+        work "${rules[@]}" -- 'getent hosts c2VjcmV0.denied.example; getent hosts allowed.example' >said || true
+        has "$(cat said)" '198.18.0.'
+        eq '' "$(cat "$T/lab/queries")"
+        status 6 work "${rules[@]}" --no-transparent -- "curl -sS -m 9 --noproxy '*' https://allowed.example/x" 2>said
+}
+
+led_clients() {
+        eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- \
+                "curl -sS -m 9 --noproxy '*' https://allowed.example/x")"
+        if command -v node >/dev/null; then
+                eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- "node -e '
+                        fetch(\"https://allowed.example/x\").then(r => r.text()).then(t => process.stdout.write(t))'")"
+        fi
+        if command -v git >/dev/null && [ -d "$T/nginx/repo.git" ]; then
+                eq hi "$(work --network allowlist --allow allowed.example -- \
+                        'cd /tmp && git -c http.proxy= clone -q https://allowed.example/repo.git r && cat r/f')"
+        fi
+}
+
 # nothing but the proxy leads out, and what does not is refused at once; goes red with the host's network namespace
 no_way_out() {
         cat >way.py <<'PY'
@@ -288,6 +363,8 @@ t 'a denylist' denylist
 t 'git' git_client
 t 'python' python_client
 t 'npm installs from the registry and nothing else' npm_client
+t 'programs that know of no proxy' led
+t 'curl without a proxy, node, git' led_clients
 t 'no other way out' no_way_out
 t 'the loopback inside' own_loopback
 t 'whose sockets they are' sockets

@@ -53,6 +53,7 @@ static int start(void **state) {
                 const struct egress_config config = { .mode = NETWORK_ALLOWLIST,
                                                       .policy = policy,
                                                       .resolv_conf = "/dev/null",
+                                                      .dns = -1,
                                                       .listeners = &fd,
                                                       .n_listeners = 1 };
 

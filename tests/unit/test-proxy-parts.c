@@ -16,6 +16,7 @@
 #include "netns/auth.h"
 #include "netns/blocked.h"
 #include "netns/loop.h"
+#include "netns/names.h"
 #include "netns/tunnel.h"
 #include "runtime/base/cleanup.h"
 
@@ -271,6 +272,53 @@ static void tunnel_moves_bytes_and_ends(void **state) {
         }
 }
 
+static void name_of(int i, struct host *ret) {
+        *ret = (struct host){ .kind = HOST_NAME };
+        (void) snprintf(ret->name, sizeof(ret->name), "n%d.example", i);
+}
+
+/* An address means the name it was given for, or a later one; never one that was not asked for. */
+static void names_stand_for_the_latest(void **state) {
+        struct names *names = NULL;
+        struct addr first, addr;
+        struct host host;
+        char text[ADDR_TEXT_MAX];
+
+        (void) state;
+        assert_int_equal(names_new(&names), 0);
+        for (int i = 0; i < NAMES_MAX; i++) {
+                name_of(i, &host);
+                assert_int_equal(names_address(names, &host, &addr), 0);
+                if (i == 0)
+                        first = addr;
+        }
+        assert_string_equal(addr_text(&first, text), "198.18.0.2");
+        assert_string_equal(names_find(names, &first)->name, "n0.example");
+        for (int i = 0; i < NAMES_MAX; i++) { /* the same again */
+                struct addr again;
+
+                name_of(i, &host);
+                assert_int_equal(names_address(names, &host, &again), 0);
+                assert_string_equal(names_find(names, &again)->name, host.name);
+        }
+        /* one more: the oldest goes, and only that; goes red without forget() */
+        name_of(NAMES_MAX, &host);
+        assert_int_equal(names_address(names, &host, &addr), 0);
+        assert_memory_equal(&addr, &first, sizeof(addr));
+        assert_string_equal(names_find(names, &first)->name, host.name);
+        name_of(0, &host);
+        assert_int_equal(names_address(names, &host, &addr), 0);
+        assert_string_equal(addr_text(&addr, text), "198.18.0.3");
+        assert_string_equal(names_find(names, &addr)->name, "n0.example");
+        for (size_t i = 0; i < 4; i++) {
+                static const char *const none[] = { "198.18.0.1", "198.18.32.2", "198.17.255.255", "::1" };
+
+                assert_int_equal(addr_parse(none[i], strlen(none[i]), &addr), 0);
+                assert_null(names_find(names, &addr));
+        }
+        (void) names_free(names);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(auth_check_takes_the_token_only),
@@ -278,6 +326,7 @@ int main(void) {
                 cmocka_unit_test(loop_runs_timers_in_order_and_once),
                 cmocka_unit_test(blocked_counts_every_refusal_once),
                 cmocka_unit_test(tunnel_moves_bytes_and_ends),
+                cmocka_unit_test(names_stand_for_the_latest),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -494,7 +494,6 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 { "driver: docker", "driver 'docker'" },
                 { "driver: podman", "driver 'podman'" },
                 { "driver: kubernetes", "driver 'kubernetes'" },
-                { "network: {transparent: true}", "network.transparent" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
                 { "secrets: [{name: T, from: {env: T}}]", "secrets" },
                 { "kubernetes: {namespace: x}", "kubernetes" },

@@ -1,0 +1,80 @@
+/*
+ * The resolver inside: answers for names, from the rules alone. Nothing is looked up here and nothing is
+ * passed on, so a question carries no data out; the proxy looks a name up when it is connected to.
+ */
+#include <errno.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "netns/conn.h"
+#include "netns/dns.h"
+
+enum { QUESTIONS = 64 /* at a time, before others get their turn */, TTL_S = 60 };
+
+/* Whether the work may connect to the name on a port that is led here. @ret: why not. */
+static bool is_allowed(const struct proxy *proxy, const struct host *host, struct policy_verdict *ret) {
+        const struct policy *policy = proxy->config.policy;
+
+        for (size_t i = 0; i < proxy->n_ports; i++) {
+                *ret = policy_host(policy, host, proxy->ports[i]);
+                if (ret->reason == POLICY_OK)
+                        return true;
+        }
+        return false;
+}
+
+static enum dns_rcode answer_host(struct proxy *proxy, const struct dns_question *q, struct addr *ret,
+                                  size_t *ret_n) {
+        struct policy_verdict v = { .rule = POLICY_NO_RULE };
+
+        *ret_n = 0;
+        if (!q->has_host || q->host.kind != HOST_NAME || q->type == DNS_TYPE_PTR)
+                return DNS_NXDOMAIN; /* asking for the name of an address is no way to connect: no news */
+        if (!is_allowed(proxy, &q->host, &v)) {
+                blocked_note(proxy->log, q->host.name, 0, policy_reason_text(&v),
+                             v.rule == POLICY_NO_RULE ? NULL
+                                                      : policy_rule_text(proxy->config.policy, v.rule));
+                return DNS_NXDOMAIN;
+        }
+        if (names_address(proxy->names, &q->host, ret) < 0)
+                return DNS_SERVFAIL;
+        *ret_n = 1;
+        return DNS_OK;
+}
+
+static void answer(struct proxy *proxy, int fd, const uint8_t *data, size_t len, const struct sockaddr *from,
+                   socklen_t from_len) {
+        uint8_t out[DNS_MESSAGE_MAX];
+        enum dns_rcode rcode = DNS_OK;
+        struct dns_question q;
+        struct addr addr;
+        size_t n = 0;
+        int r;
+
+        r = dns_question_parse(data, len, &q, &rcode);
+        if (r == -EBADMSG)
+                return;
+        if (r == 0)
+                rcode = answer_host(proxy, &q, &addr, &n);
+        n = dns_answer_write(&q, rcode, &addr, n, TTL_S, out);
+        (void) sendto(fd, out, n, MSG_NOSIGNAL | MSG_DONTWAIT, from, from_len); /* or it asks again */
+}
+
+void stub_event(struct loop_watch *watch, uint32_t events) {
+        struct proxy *proxy = ((struct listener *) watch)->proxy;
+        uint8_t data[DNS_QUESTION_MAX];
+
+        (void) events;
+        for (int i = 0; i < QUESTIONS; i++) {
+                struct sockaddr_storage from;
+                socklen_t from_len = sizeof(from);
+                const ssize_t n = recvfrom(watch->fd, data, sizeof(data), MSG_DONTWAIT | MSG_TRUNC,
+                                           (struct sockaddr *) &from, &from_len);
+
+                if (n < 0)
+                        return;
+                if ((size_t) n <= sizeof(data))
+                        answer(proxy, watch->fd, data, (size_t) n, (const struct sockaddr *) &from, from_len);
+        }
+}
