@@ -150,10 +150,10 @@ names_exist() {
                         case $name in
                         */*[*\<]*) ;;
                         unit/* | integration/* | fuzz/* | lint/*) [ -e "$TOP/tests/$name" ] ;;
-                        runtime/*.* | fs/*.* | drivers/*.* | cli/*.* | tests/*.* | docs/*.*)
+                        runtime/*.* | fs/*.* | netns/*.* | drivers/*.* | cli/*.* | tests/*.* | docs/*.*)
                                 [ -e "$TOP/$name" ] ;;
                         [a-z]*_[a-z_]*'()' | child'()')
-                                grep -rqE "\b${name%()}\(" --include='*.[ch]' "$TOP"/{runtime,fs,drivers,cli} ;;
+                                grep -rqE "\b${name%()}\(" --include='*.[ch]' "$TOP"/{runtime,fs,netns,drivers,cli} ;;
                         *) ;;
                         esac || fail "${file#"$TOP"/}: there is no $name"
                 done
