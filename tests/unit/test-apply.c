@@ -254,7 +254,7 @@ static void run_empties_an_opaque_directory(void **state) {
         tree_file(&l->tree, "lower/o/sub/gone", "old", 0644);
         tree_file(&l->tree, "lower/o/gone", "old", 0644);
         tree_file(&l->tree, "lower/o/host", "old", 0644);
-        layers_tick();
+        layers_begin(l);
         layers_add(l, "o", "new", "new");
         layers_add(l, "o/sub", "new", "new");
         assert_int_equal(layer_set_opaque(l->upper_fd, "o"), 0);
