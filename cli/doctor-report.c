@@ -169,7 +169,7 @@ static bool row_ok(const struct report *report, const char *key) {
 /* what the driver that was selected can do of the features that specifications ask for */
 static json_t *capabilities_json(bool native) {
         return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", 0, "build", 0, "mounts", native,
-                         "network_policy", 0, "post_create", 0, "remote_user", native);
+                         "network_policy", native, "post_create", 0, "remote_user", native);
 }
 
 static const char *program_path(char *buf, size_t size) {

@@ -175,10 +175,36 @@ led_clients() {
                 eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- "node -e '
                         fetch(\"https://allowed.example/x\").then(r => r.text()).then(t => process.stdout.write(t))'")"
         fi
+        if command -v java >/dev/null && command -v javac >/dev/null; then
+                cat >Fetch.java <<'JAVA'
+public class Fetch {
+        public static void main(String[] a) throws Exception {
+                System.out.println(((java.net.HttpURLConnection) new java.net.URL("http://" + a[0] + "/").openConnection()).getResponseCode());
+        }
+}
+JAVA
+                eq 200 "$(work --network allowlist --allow allowed.example -- 'java Fetch.java allowed.example')"
+                status 1 work --network allowlist --allow allowed.example -- 'java Fetch.java denied.example' 2>said
+                has "$(cat said)" UnknownHostException
+        fi
         if command -v git >/dev/null && [ -d "$T/nginx/repo.git" ]; then
                 eq hi "$(work --network allowlist --allow allowed.example -- \
                         'cd /tmp && git -c http.proxy= clone -q https://allowed.example/repo.git r && cat r/f')"
         fi
+}
+
+# the proxy of a root caller's run works as the user of the run
+as_another() {
+        local user
+        [ "$(id -u)" = 0 ] || skip 'for root'
+        user=$(id -u nobody)
+        mkdir there
+        chown nobody there
+        work --user "$user" -w "$W/there" --network allowlist --allow allowed.example -- \
+                "touch up; curl -sS --noproxy '*' -m 9 https://allowed.example/x; while [ -e up ]; do sleep 0.1; done" >said &
+        trap 'rm -f "$W/there/up"; wait' EXIT
+        wait_for 10 grep -q nginx said
+        has "$(cat "/proc/$(proxy_pid)/status")" "Uid:	$user	$user	$user	$user"
 }
 
 # nothing but the proxy leads out, and what does not is refused at once; goes red with the host's network namespace
@@ -364,7 +390,8 @@ t 'git' git_client
 t 'python' python_client
 t 'npm installs from the registry and nothing else' npm_client
 t 'programs that know of no proxy' led
-t 'curl without a proxy, node, git' led_clients
+t 'curl without a proxy, node, java, git' led_clients
+t 'as another user' as_another
 t 'no other way out' no_way_out
 t 'the loopback inside' own_loopback
 t 'whose sockets they are' sockets

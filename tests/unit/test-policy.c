@@ -404,6 +404,22 @@ static void policy_new_has_a_ceiling(void **state) {
         free(rules);
 }
 
+static void policy_ports_are_those_that_rules_allow(void **state) {
+        static const char *const rules[] = { "a.example:22/tcp", "!b.example:25", "c.example:8443",
+                                             "d.example:*",      "10.0.0.0/8:53", NULL };
+        AUTO_POLICY struct policy *policy = compile(NETWORK_ALLOWLIST, NULL, rules);
+        uint16_t ports[8];
+
+        (void) state;
+        assert_int_equal(policy_ports(policy, 1024, ports, ARRAY_SIZE(ports)), 4);
+        assert_int_equal(ports[0], 22);
+        assert_int_equal(ports[1], 53);
+        assert_int_equal(ports[2], 80);
+        assert_int_equal(ports[3], 443);
+        assert_int_equal(policy_ports(policy, 1024, ports, 2), 2);
+        assert_int_equal(policy_ports(policy, 65535, ports, ARRAY_SIZE(ports)), 5);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(policy_host_takes_the_last_rule_that_matches),
@@ -413,6 +429,7 @@ int main(void) {
                 cmocka_unit_test(presets_compile),
                 cmocka_unit_test(policy_next_idle_finds_forgotten_negations),
                 cmocka_unit_test(policy_new_has_a_ceiling),
+                cmocka_unit_test(policy_ports_are_those_that_rules_allow),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
