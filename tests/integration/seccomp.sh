@@ -53,7 +53,7 @@ keeps_the_floor() {
 }
 
 engines_own() {
-        [ -r /usr/share/containers/seccomp.json ] || return 0
+        [ -r /usr/share/containers/seccomp.json ] || skip "no profile of podman on this machine"
         printf 'version: 1\nsecurity: {seccomp: /usr/share/containers/seccomp.json}\n' >"$T/spec.yaml"
         sandbox --spec "$T/spec.yaml" -- sh -c 'echo a >f && cat f && ls /proc/self/fd' >out 2>err || fail "$(cat err)"
         "$C" spec show --seccomp --json "$T/spec.yaml" >shown || fail

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# How the program is built: where its code lies, what can be written, what can be executed
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+segments() { readelf -lW "$C"; }
+
+# goes red when cli/meson.build loses 'pie'
+position_independent() {
+        need_command readelf
+        readelf -hW "$C" | grep -q 'Type: *DYN' || fail "$(readelf -hW "$C" | grep Type)"
+        eq '' "$(segments | grep -w INTERP)" 'an interpreter of the host is asked for'
+}
+
+# the same code at another place in each process; goes red with it, and on a machine without randomization
+moves() {
+        local _ places=''
+        grep -qx 2 /proc/sys/kernel/randomize_va_space || skip 'this machine does not randomize'
+        for _ in 1 2 3; do
+                places+="$("$C" run -w . -- sleep 2 & wait_for 5 code_of $!; wait) "
+        done
+        # shellcheck disable=SC2086 # words
+        [ "$(printf '%s\n' $places | sort -u | wc -l)" -gt 1 ] || fail "always at $places"
+}
+code_of() { grep -m1 'r-xp.*cofferdam' "/proc/$1/maps" 2>/dev/null | cut -d- -f1; }
+
+# goes red without -z relro and -z now
+tables_are_read_only() {
+        segments | grep -qw GNU_RELRO || fail 'no RELRO'
+        readelf -dW "$C" | grep -qE 'NOW' || fail "lazy binding: $(readelf -dW "$C" | head -20)"
+}
+
+# goes red with -z execstack, or when an object of assembler does not say that it needs none
+nothing_is_both() {
+        segments | grep -w GNU_STACK | grep -qv E || fail "$(segments | grep -w GNU_STACK)"
+        eq '' "$(segments | grep -w LOAD | grep -E 'RWE|W E')" 'segments that can be written and executed'
+        eq '' "$(readelf -dW "$C" | grep -w TEXTREL)" 'relocations in code'
+}
+
+# goes red without -fstack-protector-strong and -fcf-protection=full
+calls_are_checked() {
+        nm "$C" 2>/dev/null | grep -qw __stack_chk_fail || skip 'no symbols in this build'
+        [ "$(uname -m)" = x86_64 ] || return 0
+        objdump -d --disassemble=verb_run "$C" >code || fail
+        grep -qw endbr64 code || fail 'no landing pad: verb_run'
+        objdump -d --disassemble=file_read "$C" >code || fail
+        objdump -d --disassemble=file_replace_at "$C" >>code || fail
+        grep -q '__stack_chk_fail' code || fail 'no canary: file_replace_at'
+}
+
+t 'position independent, and static' position_independent
+t 'the code lies somewhere else each time' moves
+t 'tables are read-only' tables_are_read_only
+t 'nothing can be written and executed' nothing_is_both
+t 'canaries and landing pads' calls_are_checked
+finish
