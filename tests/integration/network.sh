@@ -193,6 +193,45 @@ JAVA
         fi
 }
 
+# ssh, and git over it, know of no proxy; the rule says that neither TLS nor HTTP is to be expected
+ssh_client() {
+        local sshd=${COFFERDAM_SSHD-/usr/sbin/sshd} user
+        need_command ssh
+        need_command git
+        [ -x "$sshd" ] || skip 'no sshd on this machine'
+        [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || skip "sshd of this machine was never started"
+        user=$(id -un)
+        mkdir "$W/server"
+        ssh-keygen -q -t ed25519 -N '' -f "$W/server/host"
+        ssh-keygen -q -t ed25519 -N '' -f key
+        cp key.pub "$W/server/may"
+        cat >"$W/server/conf" <<CONF
+ListenAddress 93.184.216.34:22
+HostKey $W/server/host
+AuthorizedKeysFile $W/server/may
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PidFile none
+CONF
+        "$sshd" -D -e -f "$W/server/conf" 2>"$W/server/log" &
+        servers=($!)
+        trap 'kill "${servers[0]}" 2>/dev/null || true; wait || true' EXIT
+        up() { (exec 3<>/dev/tcp/93.184.216.34/22) 2>/dev/null; }
+        wait_for 5 up || fail "$(cat "$W/server/log")"
+        git init -q -b main src && (cd src && echo hi >f && git add f && git commit -qm 1)
+        git clone -q --bare src server/repo.git
+        ssh="ssh -i $W/key -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+        eq 'over ssh' "$(work --network allowlist --allow allowed.example:22/tcp -- "$ssh $user@allowed.example echo over ssh")" \
+                "$(cat "$W/server/log")"
+        eq hi "$(work --network allowlist --allow allowed.example:22/tcp -- \
+                "cd /tmp && GIT_SSH_COMMAND='$ssh' git clone -q ssh://$user@allowed.example$W/server/repo.git r && cat r/f")"
+        status 255 work --network allowlist --allow allowed.example:22/tcp -- "$ssh $user@denied.example true" 2>said
+        has "$(cat said)" 'Could not resolve hostname denied.example'
+        # without "/tcp" it must be TLS, which it is not
+        status 255 work --network allowlist --allow allowed.example:22 -- "$ssh -o ConnectTimeout=9 $user@allowed.example true" 2>said
+}
+
 # the proxy of a root caller's run works as the user of the run
 as_another() {
         local user
@@ -391,6 +430,7 @@ t 'python' python_client
 t 'npm installs from the registry and nothing else' npm_client
 t 'programs that know of no proxy' led
 t 'curl without a proxy, node, java, git' led_clients
+t 'ssh, and git over it' ssh_client
 t 'as another user' as_another
 t 'no other way out' no_way_out
 t 'the loopback inside' own_loopback
