@@ -23,6 +23,7 @@ STATE = os.path.join(os.environ["XDG_STATE_HOME"], "cofferdam")
 RUNS = os.path.join(STATE, "runs")
 WORK = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo $i >{dir}/k$i && echo $i || exit 9; {pause} done"
 PARTS = ("client", "supervisor", "fsd", "init", "all", "all")
+KNOWN = ("overlay-works",) # what was found out of the host, kept for the next run
 STAGES = ("setup", "setup", "work", "exec", "stop", "end")
 
 
@@ -306,7 +307,7 @@ class Point:
     def files(self):
         for run in os.listdir(RUNS):
             cofferdam("rm", run)
-        left = [os.path.join(d, n) for d, _, names in os.walk(STATE) for n in names]
+        left = [os.path.join(d, n) for d, _, names in os.walk(STATE) for n in names if n not in KNOWN]
         left += [os.path.join(d, n) for d, dirs, names in os.walk(self.place) for n in names + dirs
                  if n not in (".vscode", "d") and not re.fullmatch(r"k\d+", n)]
         left += [os.path.join(d, n) for d, _, names in os.walk(os.environ["XDG_RUNTIME_DIR"]) for n in names]
