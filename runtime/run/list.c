@@ -78,6 +78,7 @@ int runs_each(const struct ctx *ctx, listed_run_fn fn, void *arg, struct error *
 /* ---- reaping ---- */
 
 struct reap {
+        bool spare; /* runs that lived on are kept as their own end would have kept them */
         reaped_fn fn;
         void *arg;
         int r; /* the first failure */
@@ -135,7 +136,8 @@ static int reap(const struct listed_run *run, void *arg) {
         if (run->status != RUN_DEAD || !lock(run->dir))
                 return 0;
         reap_outside(run->dir, run->state);
-        kept = json_is_true(json_object_get(run->state, "keep")) || !run_bury(run->dir);
+        kept = json_is_true(json_object_get(run->state, "keep")) ||
+               (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
         if (kept && run->state)
                 r = mark_finished(run->dir, run->state, &err);
         if (r < 0) { /* a full disk: the next time */
@@ -149,13 +151,17 @@ static int reap(const struct listed_run *run, void *arg) {
         return 0;
 }
 
-int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err) {
-        struct reap context = { .fn = fn, .arg = arg };
+static int reap_all(const struct ctx *ctx, bool spare, reaped_fn fn, void *arg, struct error *err) {
+        struct reap context = { .spare = spare, .fn = fn, .arg = arg };
         int r;
 
         run_dir_sweep(ctx);
         r = runs_each(ctx, reap, &context, err);
         return r == 0 && context.r < 0 ? error_set(err, context.r, "%s", context.err.msg) : r;
+}
+
+int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err) {
+        return reap_all(ctx, false, fn, arg, err);
 }
 
 /* ---- beside a run ---- */
@@ -215,7 +221,7 @@ void runs_reap_aside(const struct ctx *ctx) {
                 (void) sys_close_range(STDERR_FILENO + 1, ~0U, 0); /* also the lock of the caller's run */
                 (void) prctl(PR_SET_NAME, "cofferdam-gc");
                 (void) setpriority(PRIO_PROCESS, 0, REAPER_NICE);
-                _exit(runs_reap(ctx, NULL, NULL, NULL) < 0);
+                _exit(reap_all(ctx, true, NULL, NULL, NULL) < 0);
         }
         while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
                 ;

@@ -67,6 +67,9 @@ struct glance {
  */
 void runs_glance(const struct run_dir *dir, const char *workspace, struct glance *ret);
 
-/** runs_reap_aside() - runs_reap() in a process of its own, which nobody waits for and which holds nothing of
- * the caller's */
+/**
+ * runs_reap_aside() - runs_reap() in a process of its own, which nobody waits for and which holds nothing of
+ * the caller's
+ * Nobody asked for it: events and logs of a run that 'start' made stay, as when it had ended.
+ */
 void runs_reap_aside(const struct ctx *ctx);

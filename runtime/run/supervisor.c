@@ -424,6 +424,7 @@ static void ready(struct supervisor *s) {
         struct run_msg msg = { .type = RUN_MSG_READY };
 
         memcpy(msg.run_id, s->args->dir->id, sizeof(msg.run_id));
+        (void) json_object_set_new(s->record.state, "lives_on", json_true());
         record_phase(&s->record, "running"); /* who hears of it may ask at once */
         s->is_ready = true;
         if (run_msg_send(s->args->client_fd, &msg, -1) < 0)

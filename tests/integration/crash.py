@@ -251,6 +251,8 @@ class Point:
                 wait_until(lambda: not self.printed(), "the work does not start")
                 self.client = self.spawn("stop", "-t", "1", run)
                 self.strike()
+                if self.victim == "client": # perhaps nobody heard of it
+                    subprocess.run([PROGRAM, "stop", "-t", "0", run], capture_output=True, timeout=60, check=False)
                 execs.wait(PATIENCE)
             else:
                 self.client = self.spawn("exec", run, *self.work())

@@ -186,6 +186,23 @@ next_run_reaps() {
         no_run_left
 }
 
+# Its events and logs are not thrown away by somebody else's start.
+next_run_keeps_what_started() {
+        local id
+        id=$("$C" start)
+        n=$("$C" exec -d "$id" sh -c 'echo said' </dev/null)
+        wait_for 5 test -s "$T/state/cofferdam/runs/$id/log/$n.out"
+        kill -KILL "$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
+        wait_for 10 none_of_ours
+        "$C" run -- true
+        wait_for 10 none_of_ours
+        has "$("$C" inspect "$id")" '"status": "finished"'
+        has "$("$C" events "$id" | tail -n 1)" orphan_reaped
+        eq said "$("$C" logs "$id" "$n")"
+        "$C" rm "$id"
+        no_run_left
+}
+
 # Two runs on one directory are allowed; the second says so.
 sharing_is_said() {
         local id
@@ -266,6 +283,7 @@ t 'fsd is stopped and supervisor killed' stopped_and_killed
 for who in all fsd; do t "$who is killed while git configs land" killed_while_landing $who; done
 t 'a run without processes is dead' dead_is_dead
 t 'the next run reaps' next_run_reaps
+t 'the next run keeps what a started one said' next_run_keeps_what_started
 t 'two runs in one workspace' sharing_is_said
 t 'a run with processes is alive' alive_is_not_discarded
 for who in client supervisor fsd; do t "what was held survives the death of $who" held_content_survives $who; done

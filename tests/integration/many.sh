@@ -45,7 +45,7 @@ runs_at_once() {
 
 # all of them live at the same time
 starts_at_once() {
-        local i id
+        local i
         for i in $(seq "$many"); do
                 { rc=0; cd_run start --name "n$i" >"id.$i" 2>"err.$i" || rc=$?; echo $rc >"rc.$i"; } &
                 pids[i]=$!
