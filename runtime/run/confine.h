@@ -8,7 +8,7 @@
 /**
  * confine_supervisor() - no new privileges, few capabilities, a list of system calls; for good
  * Once, when the sandbox is ready: what it still does is to wait, to write the run's record, to hand commands
- * to the sandbox, to end it, to land and to remove. A call that is not in the list gets EPERM (ADR 020).
+ * to the sandbox, to end it, to land and to remove. A call that is not in the list gets EPERM (ADR 023).
  * Return: 0 or -errno with a message.
  */
 int confine_supervisor(struct error *err) __attribute__((warn_unused_result));
