@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "drivers/native/gitnames.h"
 #include "drivers/native/parts.h"
 #include "fs/casefold.h"
 #include "runtime/base/buf.h"
@@ -57,6 +58,11 @@ static int add_literal(struct strings *list, const char *path, size_t len) {
         return r;
 }
 
+/* for gitnames_read() */
+static int add_named(const char *path, void *arg) {
+        return add_literal(arg, path, strlen(path));
+}
+
 /* The directories that lead from the region to the source @path, if it is inside, and itself. */
 static int add_way(const struct native_region *region, const char *path, struct strings *list) {
         AUTO_FREE char *real = path ? realpath(path, NULL) : NULL;
@@ -89,8 +95,8 @@ static int list_fixed(const struct native_region *region, const struct spec *spe
 
 /* All rules of a region, in the order of their strength: the last match wins. */
 static int compile_rules(const struct spec *spec, const struct region_request *req,
-                         const struct strings *fixed, const struct strings *hidden, bool fold,
-                         struct rules **ret, struct error *err) {
+                         const struct strings *fixed, const struct strings *hidden,
+                         const struct strings *named, bool fold, struct rules **ret, struct error *err) {
         AUTO_FREE struct rule_def *defs = NULL;
         const struct rule_def *builtin = NULL;
         size_t n = 0, n_builtin = 0;
@@ -99,7 +105,7 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
         if (req->builtin_rules && spec->guard.defaults)
                 builtin = rules_builtin(&n_builtin);
         defs = calloc(req->n_first + n_builtin + req->n_rules + spec->guard.n_rules + fixed->n + hidden->n +
-                              1,
+                              named->n + 1,
                       sizeof(*defs));
         if (!defs)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -107,6 +113,9 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
                 defs[n++] = req->first[i];
         for (size_t i = 0; i < n_builtin; i++)
                 defs[n++] = builtin[i];
+        for (size_t i = 0; i < named->n; i++)
+                defs[n++] = (struct rule_def){ named->v[i], GUARD_HOLD, false, RULE_ANY,
+                                               "the host's git configuration names it" };
         for (size_t i = 0; i < req->n_rules; i++)
                 defs[n++] = req->rules[i];
         for (size_t i = 0; req->builtin_rules && i < spec->guard.n_rules; i++)
@@ -131,6 +140,7 @@ static int add_rules(struct driver_plan *plan, struct native_region *region, con
                      const struct region_request *req, struct error *err) {
         CLEANUP(strings_deinit) struct strings hidden = { .n = 0 };
         CLEANUP(strings_deinit) struct strings fixed = { .n = 0 };
+        CLEANUP(strings_deinit) struct strings named = { .n = 0 };
         bool fold;
         int r;
 
@@ -144,13 +154,19 @@ static int add_rules(struct driver_plan *plan, struct native_region *region, con
                 if (r < 0)
                         return error_set(err, r, "mounts inside of '%s': %s", ESC(req->source), strerror(-r));
         }
+        if (req->role == ROLE_WORKSPACE && !region->is_file && spec->guard.defaults) {
+                r = gitnames_read(plan->ctx, &region->pin, add_named, &named);
+                if (r < 0)
+                        return error_set(err, r, "git configuration of '%s': %s", ESC(req->source),
+                                         strerror(-r));
+        }
         region->rules_shared = req->role == ROLE_TOOLCHAIN && hidden.n == 0;
         if (region->rules_shared && plan->toolchain_rules) {
                 region->rules = plan->toolchain_rules;
                 return 0;
         }
         fold = (req->builtin_rules || hidden.n > 0) && casefold_detect(region->pin.fd, !region->is_file);
-        r = compile_rules(spec, req, &fixed, &hidden, fold, &region->rules, err);
+        r = compile_rules(spec, req, &fixed, &hidden, &named, fold, &region->rules, err);
         if (r == 0 && region->rules_shared)
                 plan->toolchain_rules = region->rules;
         return r;

@@ -502,6 +502,34 @@ exclusive_region() {
         eq 100000 "$(tail -n1 r/big)"
 }
 
+# What the host's git already runs or reads here by its configuration is held like what it finds by itself.
+# Red without gitnames_read() in add_rules() (drivers/native/regions.c).
+named_by_git() {
+        local f
+        git init -q .
+        mkdir -p tools/git conf scripts
+        echo '#!/bin/sh' >scripts/smudge.js
+        echo old >mon.sh
+        git config core.hooksPath tools/git
+        git config core.fsmonitor ./mon.sh
+        git config include.path ../conf/git.inc
+        git config filter.x.smudge 'node scripts/smudge.js --fast'
+        git config alias.go '!sh ./go.sh'
+        echo old >go.sh
+        printf '[core]\n\tattributesFile = %s/attr\n' "$W" >"$T/home/.gitconfig"
+        sandbox "$@" -- sh -ec 'for f in tools/git/pre-commit tools/git/new/x conf/git.inc scripts/smudge.js mon.sh go.sh attr scripts/other; do
+                mkdir -p "$(dirname $f)"; echo evil >$f; done; mv scripts/other scripts/fine; cat mon.sh' >out || fail 'inside'
+        rm "$T/home/.gitconfig"
+        eq evil "$(cat out)" 'seen inside'
+        for f in tools/git/pre-commit tools/git/new conf/git.inc attr; do [ ! -e $f ] || fail "$f is on the host"; done
+        eq old "$(cat mon.sh)"
+        eq old "$(cat go.sh)"
+        lacks "$(cat scripts/smudge.js)" evil
+        eq evil "$(cat scripts/fine)" 'what nothing names'
+        has "$("$C" diff --held)" tools/git/pre-commit
+        has "$("$C" explain mon.sh write)" 'git configuration names it'
+}
+
 t 'a name made in any way is held' held_every_way
 t 'a protected name answers EROFS to any change' protected_every_way
 t 'a hidden name is not there and cannot be made' hidden_every_way
@@ -527,4 +555,6 @@ t 'names of any bytes' odd_names
 t 'git lives, and its repository is sound on the host' git_lives
 t 'what is remembered is bounded' bounded
 t 'an exclusive region' exclusive_region
+t 'what the git configuration of the host names is held' named_by_git
+t 'and in a staged workspace' named_by_git --workspace-mode staged
 finish
