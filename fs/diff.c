@@ -174,11 +174,12 @@ static int open_lower(struct walk *w, int dir_fd, const char *name, bool *ret_co
  * @next:  what is known of it; its lower_fd, when there is one, is consumed
  */
 static int descend(struct walk *w, const struct level *level, const char *name, struct level next) {
-        AUTO_FD int lower = next.lower_fd;
-        AUTO_FD int upper = open_beneath(level->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        AUTO_FD int lower = next.lower_fd, upper = -1;
         AUTO_FREE char *lower_path = w->moves.n > 0 ? strdup(buf_cstr(&w->lower)) : NULL;
         int r;
 
+        (void) lower; /* owned here: closed at the end */
+        upper = open_beneath(level->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
         if (upper == -ENOENT) /* as in visit_hidden() */
                 return 0;
         if (upper < 0)

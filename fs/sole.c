@@ -195,7 +195,7 @@ static void drain(struct server *s) {
         ssize_t n;
 
         while (s->sole.alone && (n = read(s->config->exclusive_fd, buf, sizeof(buf))) > 0) {
-                const struct fanotify_event_metadata *event = (const void *) buf;
+                struct fanotify_event_metadata *event = (void *) buf;
 
                 for (; FAN_EVENT_OK(event, n); event = FAN_EVENT_NEXT(event, n))
                         if (is_foreign(s, event))

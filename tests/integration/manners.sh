@@ -114,7 +114,7 @@ events_without_a_gap() {
 }
 events_of_a_refusal() { # without a run there is no events.jsonl, but who listens is told
         local code
-        for args in '-w /no/such' '--driver noop' '--pids 3' '--network maybe' '--mount type=tmpfs,target=/usr/missing'; do
+        for args in '-w /no/such' '--driver podman' '--image x' '--network maybe' '--mount type=tmpfs,target=/usr/missing'; do
                 # shellcheck disable=SC2086 # words
                 code=$("$C" run --events fd:3 $args -- true 3>&1 2>/dev/null | sed -n 's/.*"sandbox_refused".*"failure_code":"\([A-Z_]*\)".*/\1/p')
                 [ -n "$code" ] || fail "no event for $args"
@@ -131,7 +131,7 @@ opened_by_name() {
 }
 many_at_once() {
         local i
-        for i in $(seq 20); do sandbox --name same -- sh -c "echo $i >f$i; cat f$i" >"$T/many$i" & done
+        for i in $(seq 20); do sandbox --name "same$i" -- sh -c "echo $i >f$i; cat f$i" >"$T/many$i" & done
         wait
         for i in $(seq 20); do
                 eq "$i" "$(cat "$T/many$i")"
@@ -157,5 +157,5 @@ t 'events for a reader that sleeps or is gone' sleeping_events
 t 'events are numbered without a gap' events_without_a_gap
 t 'a refusal is an event' events_of_a_refusal
 t 'standard descriptors can be opened by name' opened_by_name
-t 'many runs at once, with one name, with a new state directory' many_at_once
+t 'many runs at once, each with a name, with a new state directory' many_at_once
 finish
