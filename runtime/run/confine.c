@@ -186,6 +186,9 @@ static const struct callfilter_call supervisor_only[] = {
         ALLOW(landlock_create_ruleset),
         ALLOW(landlock_add_rule),
         ALLOW(landlock_restrict_self),
+        /* the child that removes what dead runs left (runs_reap_aside()) */
+        ALLOW(close_range),
+        ALLOW_IF(setpriority, 0, UINT32_MAX, 0 /* PRIO_PROCESS */),
         /* looks at the paths of pinned sources as the user of the run */
         ALLOW(setfsuid),
         ALLOW(setfsgid),

@@ -164,6 +164,8 @@ static const char *const supervisor_only[] = {
         "landlock_add_rule",
         "landlock_restrict_self",
         "setfsuid",
+        "close_range",
+        "setpriority",
         "setfsgid",
         "setns",
         "umount2",
