@@ -418,9 +418,8 @@ static void pin_check_finds_a_new_owner(void **state) {
         AUTO_PIN struct pin dir = PIN_INIT;
 
         pin_at(p, "home/ws/a", &dir);
-        if (geteuid() != 0)
+        if (chown(at(p, "home/ws/a"), 4242, 4242) < 0) /* root's right, and not in a sandbox of one user */
                 skip();
-        assert_int_equal(chown(at(p, "home/ws/a"), 4242, 4242), 0);
         check_is(&dir, -ESTALE, "owner 4242");
 }
 
@@ -531,9 +530,8 @@ static void pin_follow_takes_nothing_else(void **state) {
         assert_int_equal(link(at(p, "home/other"), at(p, "home/ws/a/f")), 0); /* a file of two names */
         assert_int_equal(pin_follow(&file, &plain), -ESTALE);
         assert_int_equal(unlink(at(p, "home/other")), 0);
-        assert_int_equal(pin_follow(&file, &policy), -ESTALE); /* a place that is refused */
-        if (geteuid() == 0) {
-                assert_int_equal(chown(at(p, "home/ws/a/f"), 4242, 4242), 0);
+        assert_int_equal(pin_follow(&file, &policy), -ESTALE);        /* a place that is refused */
+        if (chown(at(p, "home/ws/a/f"), 4242, 4242) == 0) {           /* as above */
                 assert_int_equal(pin_follow(&file, &plain), -ESTALE); /* by somebody else */
                 assert_int_equal(chown(at(p, "home/ws/a/f"), 0, 0), 0);
         }
