@@ -100,8 +100,7 @@ static int spec_failed(const struct spec_args *args, int r, const struct error *
 static int show_filter(const struct spec *spec, const struct spec_args *args) {
         AUTO_JSON json_t *filter = NULL;
         struct error err = { 0 };
-        size_t i;
-        json_t *call;
+        const json_t *calls;
         int r;
 
         r = seccomp_show(spec, &filter, &err);
@@ -109,11 +108,15 @@ static int show_filter(const struct spec *spec, const struct spec_args *args) {
                 return spec_failed(args, r, &err);
         if (args->json)
                 return print_json(filter);
-        json_array_foreach(json_object_get(filter, "calls"), i, call)
+        calls = json_object_get(filter, "calls");
+        for (size_t i = 0; i < json_array_size(calls); i++) {
+                const json_t *call = json_array_get(calls, i);
+
                 printf("%4d %-24s %-13s %s\n", (int) json_integer_value(json_object_get(call, "number")),
                        json_string_value(json_object_get(call, "name")),
                        json_string_value(json_object_get(call, "answer")),
                        json_string_value(json_object_get(call, "why")));
+        }
         printf("%4s %-24s %-13s %s\n", "", "every other call",
                json_string_value(json_object_get(filter, "default")), "not known to this version");
         return EXIT_OK;

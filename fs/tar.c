@@ -205,11 +205,11 @@ static int find_extents(const struct export_entry *e, struct extent **ret, size_
                 if (start < 0 || end < 0)
                         return 0; /* a file system without them */
                 end = end < e->st.st_size ? end : e->st.st_size;
-                longer = start < end ? reallocarray(list, n + 1, sizeof(*list)) : NULL;
-                if (start < end && !longer)
-                        return -ENOMEM;
                 if (start >= end)
                         break;
+                longer = reallocarray(list, n + 1, sizeof(*list));
+                if (!longer)
+                        return -ENOMEM;
                 list = longer;
                 list[n++] = (struct extent){ start, end - start };
                 at = end;

@@ -326,7 +326,7 @@ static int add_entry(const struct reader *r, json_t *obj) {
                                             "includes", "excludes", "errnoRet", "errno", NULL };
         struct profile_call entry = { 0 };
         uint32_t error = r->default_errno;
-        bool included, excluded;
+        bool included = true, excluded = false;
         int e;
 
         if (!json_is_object(obj))

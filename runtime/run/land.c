@@ -90,8 +90,9 @@ static int land_region(struct landing *l, const json_t *row, struct error *err) 
         opt.region = region.index;
         opt.upper_fd = region.upper_fd;
         opt.lower_fd = region.lower_fd;
-        l->region = &region;
+        l->region = &region; // cppcheck-suppress autoVariables
         r = apply_run(&opt, err);
+        l->region = NULL;
         return r < 0 ? r : 0;
 }
 

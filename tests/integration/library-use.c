@@ -658,7 +658,8 @@ static void test_changes(void) {
         CHECK(c, access(path, F_OK) < 0);
         CHECK(c, cofferdam_discard(run, none) == -EINVAL); /* not the same as everything */
         CHECK(c, cofferdam_discard(run, (const char *const[]){ "d", NULL }) == 0);
-        CHECK(c, close(open(path, O_WRONLY | O_CREAT, 0644)) == 0); /* the host has an a of its own now */
+        CHECK(c, close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644)) ==
+                         0); /* the host has an a of its own now */
         list[0] = '\0';
         CHECK(c, cofferdam_diff(run, NULL, on_change, list) == 1 && !strstr(list, "Ad "));
         CHECK(c, cofferdam_apply(run, 0, NULL, NULL, NULL) == 1);

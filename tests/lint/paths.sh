@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 allow='fs/attr.c|chmod(path, mode)|/proc/self/fd of an O_PATH descriptor, before fchmodat2 (Linux 6.6)
 fs/casefold.c|readlink(link|/proc/self/fd of a pin: its last name is compared; before the run
 fs/confine.c|open("/dev/fuse", O_PATH|named to landlock, not used
-fs/handle.c|open(path, handle_flags|/proc/self/fd of an O_PATH descriptor
+fs/handle.c|open(path, (h->flags|/proc/self/fd of an O_PATH descriptor
 fs/io.c|open(path, flags|/proc/self/fd: a file without a name, again
 fs/layer.c|linkat(AT_FDCWD, proc|/proc/self/fd of an O_TMPFILE file
 fs/layer.c|open(w->proc|/proc/self/fd of an O_PATH descriptor
@@ -20,6 +20,7 @@ fs/sensitive.c|readlink(link|/proc/self/fd of a pin: text for a message
 fs/wide.c|chmod(ret->proc|/proc/self/fd of an O_PATH descriptor
 fs/wide.c|chmod(w->proc|/proc/self/fd of an O_PATH descriptor
 fs/workers.c|open("/dev/fuse"|a channel of its own for a worker
+fs/sole.c|fanotify_mark(group, FAN_MARK_ADD|the directory dir_fd itself
 fs/server.c|readlink(link|/proc/self/fd of a region root: text for the judge
 fs/spot.c|readlink(link|/proc/self/fd: the text is compared, never opened
 fs/walk.c|open("/", O_PATH|where the resolution of a source begins: before the run

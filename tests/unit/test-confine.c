@@ -308,13 +308,15 @@ static int use_files(const struct place *p, long arg) {
         char link[64];
 
         (void) arg;
-        if (!refused(openat(p->other_fd, "secret", O_RDONLY)) || !refused(open("/etc/passwd", O_RDONLY)) ||
-            !refused(openat(p->other_fd, "new", O_WRONLY | O_CREAT, 0600)) ||
+        if (!refused(openat(p->other_fd, "secret", O_RDONLY | O_CLOEXEC)) ||
+            !refused(open("/etc/passwd", O_RDONLY | O_CLOEXEC)) ||
+            !refused(openat(p->other_fd, "new", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) ||
             !refused(mkdirat(p->other_fd, "new", 0700)) || !refused(unlinkat(p->other_fd, "secret", 0)) ||
-            !refused(open("/proc/self/mem", O_RDWR)) || !refused(open("/proc", O_RDONLY | O_DIRECTORY)))
+            !refused(open("/proc/self/mem", O_RDWR | O_CLOEXEC)) ||
+            !refused(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)))
                 return 1;
         (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", p->other_fd);
-        if (!refused(open(link, O_RDONLY | O_DIRECTORY)))
+        if (!refused(open(link, O_RDONLY | O_DIRECTORY | O_CLOEXEC)))
                 return 2; /* a descriptor of outside is no way there */
         if (open_beneath(p->ro_fd, "file", O_RDONLY, 0) < 0 ||
             open_beneath(p->ro_fd, "file", O_WRONLY, 0) != -EACCES || !refused(unlinkat(p->ro_fd, "file", 0)))

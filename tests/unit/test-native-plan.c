@@ -385,7 +385,7 @@ static void host_reopen_wants_the_same_directory(void **state) {
         (void) state;
         tree_init(&tree);
         assert_int_equal(mkdirat(tree.fd, "d", 0700), 0);
-        fd = openat(tree.fd, "d", O_PATH | O_DIRECTORY);
+        fd = openat(tree.fd, "d", O_PATH | O_DIRECTORY | O_CLOEXEC);
         (void) snprintf(path, sizeof(path), "%s/d", tree.path);
         again = host_reopen(fd, path);
         assert_true(again >= 0);
@@ -437,7 +437,9 @@ static void bypasses_add_judges_directories(void **state) {
                 assert_non_null(plan);
                 plan->n_regions = 1;
                 plan->regions[0] = (struct native_region){
-                        .pin = { .fd = dup(tree.fd), .real = strdup(tree.path), .path = strdup(tree.path) },
+                        .pin = { .fd = fcntl(tree.fd, F_DUPFD_CLOEXEC, 3),
+                                 .real = strdup(tree.path),
+                                 .path = strdup(tree.path) },
                         .target = strdup("/w"),
                         .kind = REGION_DIRECT,
                         .rules = rules,

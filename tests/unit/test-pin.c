@@ -425,14 +425,19 @@ static void pin_check_finds_a_new_owner(void **state) {
 
 /* What cannot be told is not a change: whoever takes a right away has swapped nothing. */
 static void pin_check_says_when_it_cannot_tell(void **state) {
+        enum { NOBODY = 65534 };
         const struct place *p = *state;
+        const bool root = geteuid() == 0;
         AUTO_PIN struct pin dir = PIN_INIT;
 
         pin_at(p, "home/ws/a", &dir);
-        if (geteuid() == 0)
-                skip();
         assert_int_equal(chmod(at(p, "home/ws"), 0), 0);
+        if (root &&
+            seteuid(NOBODY) < 0) /* root may do everything; in a sandbox of one user there is no other */
+                skip();
         check_is(&dir, -EACCES, NULL);
+        if (root)
+                assert_int_equal(seteuid(0), 0);
         assert_int_equal(chmod(at(p, "home/ws"), 0700), 0);
         check_is(&dir, 0, NULL);
 }
