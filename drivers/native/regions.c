@@ -93,10 +93,24 @@ static int list_fixed(const struct native_region *region, const struct spec *spe
         return r;
 }
 
+/* struct found - what a look at the host adds to the rules of a region */
+struct found {
+        struct strings fixed;  /* lead to mounts that another region serves */
+        struct strings hidden; /* refused sources below it */
+        struct strings named;  /* by the configuration of the host's git */
+};
+
+static void found_deinit(struct found *f) {
+        strings_deinit(&f->fixed);
+        strings_deinit(&f->hidden);
+        strings_deinit(&f->named);
+}
+
 /* All rules of a region, in the order of their strength: the last match wins. */
-static int compile_rules(const struct spec *spec, const struct region_request *req,
-                         const struct strings *fixed, const struct strings *hidden,
-                         const struct strings *named, bool fold, struct rules **ret, struct error *err) {
+static int compile_rules(const struct spec *spec, const struct region_request *req, const struct found *found,
+                         bool fold, struct rules **ret, struct error *err) {
+        const struct strings *const fixed = &found->fixed, *const hidden = &found->hidden,
+                                    *const named = &found->named;
         AUTO_FREE struct rule_def *defs = NULL;
         const struct rule_def *builtin = NULL;
         size_t n = 0, n_builtin = 0;
@@ -138,35 +152,34 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
 
 static int add_rules(struct driver_plan *plan, struct native_region *region, const struct spec *spec,
                      const struct region_request *req, struct error *err) {
-        CLEANUP(strings_deinit) struct strings hidden = { .n = 0 };
-        CLEANUP(strings_deinit) struct strings fixed = { .n = 0 };
-        CLEANUP(strings_deinit) struct strings named = { .n = 0 };
+        CLEANUP(found_deinit) struct found found = { .fixed = { .n = 0 } };
         bool fold;
         int r;
 
         if (!region->is_file) {
-                r = pin_hidden(&region->pin, &plan->policy, &hidden.v, &hidden.n);
+                r = pin_hidden(&region->pin, &plan->policy, &found.hidden.v, &found.hidden.n);
                 if (r < 0)
                         return error_set(err, r, "hidden paths of '%s': %s", ESC(req->source), strerror(-r));
         }
         if (!region->is_file && req->builtin_rules && req->kind == REGION_DIRECT) {
-                r = list_fixed(region, spec, plan->ctx, &fixed);
+                r = list_fixed(region, spec, plan->ctx, &found.fixed);
                 if (r < 0)
                         return error_set(err, r, "mounts inside of '%s': %s", ESC(req->source), strerror(-r));
         }
         if (req->role == ROLE_WORKSPACE && !region->is_file && spec->guard.defaults) {
-                r = gitnames_read(plan->ctx, &region->pin, add_named, &named);
+                r = gitnames_read(plan->ctx, &region->pin, add_named, &found.named);
                 if (r < 0)
                         return error_set(err, r, "git configuration of '%s': %s", ESC(req->source),
                                          strerror(-r));
         }
-        region->rules_shared = req->role == ROLE_TOOLCHAIN && hidden.n == 0;
+        region->rules_shared = req->role == ROLE_TOOLCHAIN && found.hidden.n == 0;
         if (region->rules_shared && plan->toolchain_rules) {
                 region->rules = plan->toolchain_rules;
                 return 0;
         }
-        fold = (req->builtin_rules || hidden.n > 0) && casefold_detect(region->pin.fd, !region->is_file);
-        r = compile_rules(spec, req, &fixed, &hidden, &named, fold, &region->rules, err);
+        fold = (req->builtin_rules || found.hidden.n > 0) &&
+               casefold_detect(region->pin.fd, !region->is_file);
+        r = compile_rules(spec, req, &found, fold, &region->rules, err);
         if (r == 0 && region->rules_shared)
                 plan->toolchain_rules = region->rules;
         return r;

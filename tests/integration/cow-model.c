@@ -264,14 +264,17 @@ static void compare(struct model *m) {
 }
 
 static void check_numbers(struct model *m) {
-        FILE *f = m->numbers ? fopen(m->numbers, "r") : NULL;
-        char path[96];
+        FILE *f = m->numbers ? fopen(m->numbers, "re") : NULL;
+        char line[160], *path;
         unsigned long ino;
         size_t i = 0;
 
         if (!f)
                 return;
-        while (fscanf(f, "%lu %95s", &ino, path) == 2) {
+        while (fgets(line, sizeof(line), f)) {
+                ino = strtoul(line, &path, 10);
+                path += *path == ' ';
+                path[strcspn(path, "\n")] = '\0';
                 if (i >= m->n_seen || strcmp(m->seen[i].path, path) != 0)
                         fail(m, "%s is not where it was", path);
                 if (m->seen[i].ino != ino)
@@ -282,7 +285,7 @@ static void check_numbers(struct model *m) {
 }
 
 static void save_numbers(struct model *m) {
-        FILE *f = m->numbers ? fopen(m->numbers, "w") : NULL;
+        FILE *f = m->numbers ? fopen(m->numbers, "we") : NULL;
 
         if (!f)
                 return;
@@ -437,14 +440,17 @@ static long on_path(struct model *m, const struct call *c, int which) {
 
         switch (c->op) {
         case OP_CREATE:
-                return write_file(openat(root, c->p, O_CREAT | O_WRONLY | O_NONBLOCK | c->flags, c->mode),
-                                  c->k);
+                return write_file(
+                        openat(root, c->p, O_CREAT | O_WRONLY | O_NONBLOCK | O_CLOEXEC | c->flags, c->mode),
+                        c->k);
         case OP_WRITE:
         case OP_WRITE2:
-                return write_file(openat(root, c->p, O_WRONLY | (c->flags & O_TRUNC) | O_NONBLOCK), c->k);
+                return write_file(
+                        openat(root, c->p, O_WRONLY | (c->flags & O_TRUNC) | O_NONBLOCK | O_CLOEXEC), c->k);
         case OP_APPEND:
-                return write_file(openat(root, c->p, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK, c->mode),
-                                  c->k);
+                return write_file(
+                        openat(root, c->p, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, c->mode),
+                        c->k);
         case OP_TRUNCATE:
                 (void) snprintf(target, sizeof(target), "/proc/self/fd/%d/%.60s", root, c->p);
                 return result_of(truncate(target, c->k % 9000));
@@ -481,7 +487,7 @@ static long on_path(struct model *m, const struct call *c, int which) {
                 r = fstatat(root, c->p, &st, AT_SYMLINK_NOFOLLOW);
                 return r < 0 ? -errno : shape(&st);
         case OP_READ:
-                r = openat(root, c->p, O_RDONLY | O_NONBLOCK);
+                r = openat(root, c->p, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
                 if (r < 0)
                         return -errno;
                 {
