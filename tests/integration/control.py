@@ -24,8 +24,8 @@ def message(kind, code=0, flags=0, size=(0, 0, 0)):
 
 def connect(seconds=5.0):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect("control")  # blocks while the queue is full: with a timeout it would fail with EAGAIN
     s.settimeout(seconds)
-    s.connect("control")
     return s
 
 
