@@ -11,7 +11,8 @@
  * exclusive  -b built-in rules -h hold  -p protect  -H hide -u directory for held files, empty or from an
  * earlier run (default: a temporary one, removed)  -n print notices  -B no server: the bare directory, all
  * else the same, to compare with  -I the user and group that the command is (default: the caller's) -k what
- * happens when DIR leads elsewhere (default: nobody looks)  -N objects to remember  -K the
+ * happens when DIR leads elsewhere (default: nobody looks)  -N objects to remember  -T seconds
+ * that answers hold (default: 1)  -K the
  * command keeps its capabilities in the namespace
  */
 #include <errno.h>
@@ -50,6 +51,7 @@ struct setup {
         enum region_kind kind;
         uint64_t disk_max;
         size_t nodes_max;
+        uint32_t timeout_ms; /* 0: not said */
         bool keep, exclusive, notices, bare;
         uid_t uid, host_uid;
         gid_t gid, host_gid;
@@ -200,7 +202,7 @@ static _Noreturn void serve(const struct setup *s, int sock, int upper_fd) {
                                        .inside_uid = s->uid,
                                        .host_gid = s->host_gid,
                                        .inside_gid = s->gid,
-                                       .timeout_ms = 1000,
+                                       .timeout_ms = s->timeout_ms ? s->timeout_ms : 1000,
                                        .disk_max = s->disk_max,
                                        .nodes_max = s->nodes_max,
                                        .exclusive_fd = -1 };
@@ -267,9 +269,11 @@ static void add_builtin(struct setup *s) {
 static void parse(struct setup *s, int argc, char **argv) {
         int c;
 
-        while ((c = getopt(argc, argv, "+KN:rcsxbBnI:h:k:p:H:u:q:")) != -1) {
+        while ((c = getopt(argc, argv, "+KN:T:rcsxbBnI:h:k:p:H:u:q:")) != -1) {
                 if (c == 'N')
                         s->nodes_max = (size_t) strtoul(optarg, NULL, 10);
+                else if (c == 'T')
+                        s->timeout_ms = (uint32_t) strtoul(optarg, NULL, 10) * 1000;
                 else if (c == 'K')
                         s->keep = true;
                 else if (c == 'r')

@@ -476,7 +476,7 @@ bounded() {
         mkdir many
         mkfifo "$T/go"
         (cd many && seq -f 'file-%04.0f' 1 3000 | xargs touch)
-        g -x -N 1000 -- python3 -c "
+        g -T 86400 -N 1000 -- python3 -c "
 import os
 names = ['many/file-%04d' % i for i in range(1, 3001)]
 assert all(os.path.exists(n) for n in names)
