@@ -166,7 +166,7 @@ static int make_v2(const char *root, const char *self, const struct cgroup_limit
         char path[480];
         int r = -ENOENT;
 
-        for (size_t i = 0; own && r < 0 && i < ARRAY_SIZE(mounts); i++) {
+        for (size_t i = 0; own && *own == '/' && r < 0 && i < ARRAY_SIZE(mounts); i++) {
                 char *slash;
 
                 (void) snprintf(path, sizeof(path), "%s%s/cgroup.controllers", root, mounts[i]);
@@ -224,7 +224,7 @@ static int make_v1(const char *root, const char *self, const struct cgroup_limit
 
                 if (!wants(limits, i))
                         continue;
-                if (!own)
+                if (!own || *own != '/')
                         return -ENOENT;
                 (void) snprintf(path, sizeof(path), "%s/%s%s", root, controllers[i], own[1] ? own : "");
                 r = make_dir(cg, (size_t) i, path);

@@ -27,6 +27,8 @@ int control_listen(const struct run_dir *dir, struct error *err) {
         const struct sockaddr_un sa = address(dir);
         AUTO_FD int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
+        if (fd >= 0 && access("/proc/self/fd", F_OK) < 0)
+                return error_set(err, -ESRCH, "/proc is not mounted: mount -t proc proc /proc");
         if (fd < 0 || bind(fd, (const struct sockaddr *) &sa, sizeof(sa)) < 0 || listen(fd, BACKLOG) < 0)
                 return error_set(err, -errno, "control socket of run %s: %s", dir->id, strerror(errno));
         return TAKE_FD(fd);

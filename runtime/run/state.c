@@ -162,12 +162,17 @@ static int make_parts(struct run_dir *dir) {
         return r;
 }
 
-bool run_dir_unmake(const struct run_dir *dir) {
-        char upper[RUN_ID_LEN + sizeof("/upper")];
+/* Needs no descriptor: there may be none left. */
+static bool unmake(int runs_fd, const char *name) {
+        char upper[TEMPORARY_SIZE + sizeof("/upper")];
 
-        (void) snprintf(upper, sizeof(upper), "%s/upper", dir->id);
-        (void) unlinkat(dir->runs_fd, upper, AT_REMOVEDIR);
-        return unlinkat(dir->runs_fd, dir->id, AT_REMOVEDIR) == 0;
+        (void) snprintf(upper, sizeof(upper), "%s/upper", name);
+        (void) unlinkat(runs_fd, upper, AT_REMOVEDIR);
+        return unlinkat(runs_fd, name, AT_REMOVEDIR) == 0;
+}
+
+bool run_dir_unmake(const struct run_dir *dir) {
+        return unmake(dir->runs_fd, dir->id);
 }
 
 int run_dir_create(const struct ctx *ctx, struct run_dir *ret, struct error *err) {
@@ -442,6 +447,8 @@ int run_dir_remove(struct run_dir *dir) {
                 r = fd < 0 ? fd : remove_below(fd, 0);
                 if (r == 0 && unlinkat(dir->runs_fd, temporary, AT_REMOVEDIR) < 0)
                         r = -errno;
+                if (r < 0 && unmake(dir->runs_fd, temporary))
+                        r = 0;
                 if (r != -ENOTEMPTY || i >= REMOVE_STEPS)
                         return r;
                 (void) nanosleep(&step, NULL); /* a process of the run dies and still makes something */

@@ -7,7 +7,9 @@
 D=$TOP/installed
 if [ ! -d "$D" ]; then
         D=$T/installed
-        DESTDIR=$D meson install -C "$(dirname "${COFFERDAM:-$TOP/build/cofferdam}")" --no-rebuild --quiet >"$T/install.log" 2>&1 ||
+        built=$(dirname "${COFFERDAM:-$TOP/build/cofferdam}") # or the directory the link in it leads to
+        [ -e "$built/meson-private" ] || built=$(dirname "$built")
+        DESTDIR=$D meson install -C "$built" --no-rebuild --quiet >"$T/install.log" 2>&1 ||
                 { cat "$T/install.log"; exit 99; }
 fi
 LIB=$(dirname "$(find "$D" -name libcofferdam.so)")
