@@ -34,7 +34,9 @@ stage() {
         cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,swap,try-calls} "$stage/helpers/"
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         if [ "$(basename "$script" .sh)" = library ]; then
-                DESTDIR=$stage/top/installed meson install -C "$(dirname "$COFFERDAM")" --no-rebuild --quiet || exit 99
+                built=$(dirname "$COFFERDAM") # or the directory the link in it leads to
+                [ -e "$built/meson-private" ] || built=$(dirname "$built")
+                DESTDIR=$stage/top/installed meson install -C "$built" --no-rebuild --quiet || exit 99
         fi
         for part in cases bench; do
                 [ ! -d "$COFFERDAM_SHARED/$part" ] || cp -r "$COFFERDAM_SHARED/$part" "$stage/shared/"
