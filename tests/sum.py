@@ -14,6 +14,7 @@ import sys
 # A skip that begins so is right also on a machine where everything must work.
 MAY_SKIP = {
     "offline:": "the npm registry is not reachable; nothing in the repository can change that",
+    "opt-in:": "a server that the machine has to be given on purpose",
     "case says:": "a case script names on its first lines what it skips without",
 }
 # Of the two runs of a script, "NAME-root" and "NAME-user", one cannot try what begins so; the other must.

@@ -341,7 +341,7 @@ time.sleep(100)" &
 
 # other machines write to it unseen
 not_local() {
-        [ "$(stat -f -c %T /proc)" = proc ] && [ "$(id -u)" = 0 ] || skip 'needs root'
+        [ "$(stat -f -c %T /proc)" = proc ] && [ "$(id -u)" = 0 ] || skip 'only root can make such a mount'
         status 125 unshare -m sh -c "mount -t 9p none '$W' 2>/dev/null || mount -t hugetlbfs none '$W' || exit 77
 '$C' run -s '$T/exclusive.yaml' --workspace '$W' -- true" 2>err
         has "$(cat err)" 'workspace.cache: exclusive is not possible here'

@@ -18,7 +18,7 @@ ticks() { awk '{ print $14 + $15 }' "/proc/$pid/stat"; }
 
 # Only the owner and root. Red without SO_PEERCRED.
 another_user() {
-        [ "$(id -u)" = 0 ] || skip 'needs root'
+        [ "$(id -u)" = 0 ] || skip 'only root can be somebody else'
         id cofftest >/dev/null 2>&1 || skip 'no user cofftest'
         up
         eq 700 "$(stat -c %a "$dir")"

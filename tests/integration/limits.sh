@@ -13,7 +13,7 @@ inspected() { timeout 10 "$C" inspect "$1" | python3 -c "import json,sys; d = js
 neighbour_answers() { eq ok "$(mkdir -p next && timeout 20 "$C" run -w next -- echo ok)" neighbour; }
 
 strict_refuses() {
-        [ "$(id -u)" != 0 ] || skip 'root has control groups'
+        [ "$(id -u)" != 0 ] || skip 'only a user has none: root has control groups'
         status 125 sandbox --memory 64Mi -- true 2>err
         has "$(cat err)" 'limits.memory: no control group'
         has "$(cat err)" 'systemd-run'
@@ -46,7 +46,7 @@ memory_bomb() {
 # what the tmpfs hold counts too
 shm_filler() {
         local rc=0
-        [ "$(id -u)" = 0 ] || skip 'needs a control group'
+        [ "$(id -u)" = 0 ] || skip 'only root has a control group here'
         sandbox --memory 64Mi -- sh -c 'head -c 200M /dev/zero >/dev/shm/x' 2>err || rc=$?
         [ "$rc" != 0 ] || fail 'wrote 200 MB'
 }
@@ -73,7 +73,7 @@ os._exit(0)' >n
 # half a processor: the work gets clearly less than a whole one
 cpu_share() {
         local ms
-        [ "$(id -u)" = 0 ] || skip 'needs a control group'
+        [ "$(id -u)" = 0 ] || skip 'only root has a control group here'
         sandbox --cpus 0.2 -- /usr/bin/python3 -c '
 import time
 end = time.monotonic() + 2
@@ -113,7 +113,7 @@ said() {
 # the supervisor cannot clear up: gc does
 killed_leaves_no_group() {
         local id pid
-        [ "$(id -u)" = 0 ] || skip 'needs a control group'
+        [ "$(id -u)" = 0 ] || skip 'only root has a control group here'
         id=$(timeout 20 "$C" start --memory 64Mi)
         pid=$(inspected "$id" "['supervisor']['pid']")
         kill -KILL "$pid"

@@ -198,8 +198,8 @@ ssh_client() {
         local sshd=${COFFERDAM_SSHD-/usr/sbin/sshd} user
         need_command ssh
         need_command git
-        [ -x "$sshd" ] || skip 'no sshd on this machine'
-        [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || skip "sshd of this machine was never started"
+        [ -x "$sshd" ] || skip 'opt-in: no sshd, whose package would start a service'
+        [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || skip 'opt-in: sshd of this machine was never started'
         user=$(id -un)
         mkdir "$W/server"
         ssh-keygen -q -t ed25519 -N '' -f "$W/server/host"
@@ -235,7 +235,7 @@ CONF
 # the proxy of a root caller's run works as the user of the run
 as_another() {
         local user
-        [ "$(id -u)" = 0 ] || skip 'for root'
+        [ "$(id -u)" = 0 ] || skip 'only root can run as another user'
         user=$(id -u nobody)
         mkdir there
         chown nobody there

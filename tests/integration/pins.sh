@@ -274,7 +274,7 @@ allowed_by_name() {
 
 # a right that is taken away is no swap
 cannot_tell() {
-        [ "$(id -u)" != 0 ] || skip 'root may see everything'
+        [ "$(id -u)" != 0 ] || skip 'only a user can lose a right'
         sources
         at-call pivot_root 'chmod 0 "$D/up"' "$C" run --events events --mount "type=bind,source=$D/up/mid/src,target=/data" -- \
                 sh -c 'sleep 1.3; cat /data/f' >out 2>err
