@@ -196,10 +196,10 @@ JAVA
 # ssh, and git over it, know of no proxy; the rule says that neither TLS nor HTTP is to be expected
 ssh_client() {
         local sshd=${COFFERDAM_SSHD-/usr/sbin/sshd} user
-        need_command ssh
-        need_command git
         [ -x "$sshd" ] || skip 'opt-in: no sshd, whose package would start a service'
         [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || skip 'opt-in: sshd of this machine was never started'
+        need_command ssh
+        need_command git
         user=$(id -un)
         mkdir "$W/server"
         ssh-keygen -q -t ed25519 -N '' -f "$W/server/host"
