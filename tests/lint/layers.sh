@@ -4,7 +4,8 @@ set -eu
 cd "$(dirname "$0")/../.."
 layers='runtime/base
 runtime/spec
-fs netns runtime/auth
+fs netns
+auth
 drivers
 runtime/run
 runtime/agent
