@@ -26,6 +26,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sys.h"
+#include "runtime/spec/keys.h"
 
 enum { COMMANDS_MAX = 64, PIDS_MAX_BYTES = 1 << 20, JSON_STRING_MAX = 4096 };
 
@@ -67,6 +68,10 @@ static int check(const struct spec *spec, struct error *err) {
                 { spec->limits.cpus != NULL, "limits.cpus" },
                 { spec->limits.pids > 0, "limits.pids" },
                 { spec->limits.disk > 0, "limits.disk" },
+                /* the built-in "none" is what nobody asked for */
+                { spec->network.mode != NETWORK_OPEN &&
+                          spec->tier_of[key_index(key_find(SECTION_NETWORK, "mode"))] != TIER_BUILTIN,
+                  "network.mode" },
         };
 
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)

@@ -25,11 +25,13 @@ is_the_operators() {
 refuses_what_it_cannot_keep() {
         local o
         : >"$T/home/s"
-        for o in '--memory 1Gi' '--hide x' '--mount type=tmpfs,target=/x' "--seed $T/home/s" '--workspace-mode ro'; do
+        for o in '--memory 1Gi' '--hide x' '--mount type=tmpfs,target=/x' "--seed $T/home/s" '--workspace-mode ro' '--network allowlist' \
+                '--network none'; do
                 # shellcheck disable=SC2086 # an option and its value
                 status 125 cof run --driver noop $o -- true 2>err
                 has "$(cat err)" "driver 'noop'" "$o"
         done
+        eq ok "$(cof run --driver noop --network open -- echo ok 2>err)"
 }
 
 commands() {
