@@ -522,11 +522,15 @@ static json_t *host_answer(const struct question *q, const struct policy *policy
         const bool ok = v->reason == POLICY_OK;
         const char *const preset = policy_rule_preset(policy, v->rule);
         const char *const mode = text_of(json_object_get(q->plan, "network"), "mode");
+        char reason[128];
 
+        (void) snprintf(reason, sizeof(reason), "%s%s%s", policy_reason_text(v),
+                        v->reason == POLICY_ADDRESS ? ": " : "",
+                        v->reason == POLICY_ADDRESS ? v->special : "");
         return json_pack("{s:s,s:i,s:s*,s:b,s:s,s:s*,s:s*,s:s*}", "host", host->name, "port", (int) port,
-                         "mode", mode, "allowed", ok, "reason", ok ? "allowed" : policy_reason_text(v),
-                         "rule", v->rule == POLICY_NO_RULE ? NULL : policy_rule_text(policy, v->rule),
-                         "preset", preset, "protocols",
+                         "mode", mode, "allowed", ok, "reason", reason, "rule",
+                         v->rule == POLICY_NO_RULE ? NULL : policy_rule_text(policy, v->rule), "preset",
+                         preset, "protocols",
                          !ok      ? NULL
                          : v->raw ? "any"
                                   : "TLS, HTTP");
@@ -544,7 +548,9 @@ static void print_host_answer(const json_t *answer, const struct host *host) {
         else
                 printf("  rule    no rule matches\n");
         printf("  connect %s\n", ok ? "yes" : ESC(text_of(answer, "reason")));
-        if (ok && host->kind == HOST_NAME)
+        if (ok && host_is_alias(host) && rule)
+                printf("  it is 127.0.0.1, then ::1, of the host\n");
+        else if (ok && host->kind == HOST_NAME)
                 printf("  the addresses it resolves to are decided again, before one of them is dialled\n");
 }
 

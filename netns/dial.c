@@ -127,10 +127,11 @@ static void try_next(struct dial *dial) {
                 (void) TAKE_FD(fd); /* the watch has it */
 }
 
-/* Keeps what may be dialled, IPv6 and IPv4 in turn, IPv6 first (RFC 8305). */
+/* Keeps what may be dialled, IPv6 and IPv4 in turn, IPv6 first (RFC 8305); of the host itself IPv4, where
+ * most of its servers are. */
 static void choose(struct dial *dial, const struct addr *addrs, size_t n, struct dial_result *ret_refused) {
         bool used[RESOLVER_ADDRS_MAX] = { false };
-        bool v4 = false;
+        bool v4 = dial->verdict.alias;
 
         for (size_t i = 0; i < n; i++) {
                 const struct policy_verdict v =
@@ -175,6 +176,13 @@ static void on_addrs(void *arg, const struct addr *addrs, size_t n, const char *
         finish(dial, result);
 }
 
+/* HOST_ALIAS: nobody is asked who that is. */
+static void on_own(struct loop_timer *timer) {
+        const struct addr own[] = { addr_from_ipv4(INADDR_LOOPBACK), { { [15] = 1 } } };
+
+        on_addrs((char *) timer - offsetof(struct dial, next), own, ARRAY_SIZE(own), NULL);
+}
+
 int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
                const struct policy_verdict *verdict, dial_fn fn, void *arg, struct dial **ret) {
         CLEANUP(auto_dial) struct dial *dial = calloc(1, sizeof(*dial));
@@ -190,7 +198,8 @@ int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
         if (host->kind == HOST_ADDR) {
                 dial->attempts[dial->n++] = (struct attempt){ .dial = dial, .addr = host->addr };
                 loop_start(dialer->loop, &dial->next, &dialer->now_queue, on_next); /* decided as the host */
-                ;
+        } else if (verdict->alias) {
+                loop_start(dialer->loop, &dial->next, &dialer->now_queue, on_own);
         } else {
                 r = resolver_lookup(dialer->resolver, host->name, on_addrs, dial, &dial->lookup);
                 if (r < 0)

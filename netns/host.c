@@ -218,6 +218,10 @@ int host_parse(const char *s, size_t len, struct host *ret, struct error *err) {
         return parse_name(s, len, ret, err);
 }
 
+bool host_is_alias(const struct host *host) {
+        return strcmp(host->name, HOST_ALIAS) == 0;
+}
+
 static int parse_port(const char *s, size_t len, uint16_t *ret, struct error *err) {
         char text[6] = { 0 };
         uint64_t port;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,6 +14,9 @@
 #include "runtime/base/error.h"
 
 enum { HOST_NAME_BYTES_MAX = 253, HOST_LABEL_BYTES_MAX = 63 };
+
+/* the name inside for the loopback of the host, as containers have it; never looked up */
+#define HOST_ALIAS "host.docker.internal"
 
 enum host_kind { HOST_NAME, HOST_ADDR };
 
@@ -38,6 +42,9 @@ struct host {
  */
 int host_parse(const char *s, size_t len, struct host *ret, struct error *err)
         __attribute__((warn_unused_result));
+
+/** host_is_alias() - whether @host is HOST_ALIAS */
+bool host_is_alias(const struct host *host);
 
 /**
  * host_parse_authority() - "host", "host:port", "[v6]", "[v6]:port"

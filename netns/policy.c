@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -250,9 +251,12 @@ struct policy *policy_free(struct policy *policy) {
 
 /* --- deciding ------------------------------------------------------------------------------------------- */
 
-enum port_match { PORT_EXACT, PORT_USUAL_IS_ANY, PORT_IGNORED };
+/* PORT_NAMED: what allows has to name the host and the port */
+enum port_match { PORT_EXACT, PORT_USUAL_IS_ANY, PORT_IGNORED, PORT_NAMED };
 
 static bool port_fits(const struct rule *rule, uint16_t port, enum port_match how) {
+        if (how == PORT_NAMED && !rule->deny)
+                return rule->kind == RULE_EXACT && rule->port == port;
         if (rule->port == RULE_PORT_ANY || how == PORT_IGNORED)
                 return true;
         if (rule->port == RULE_PORT_USUAL)
@@ -357,6 +361,19 @@ static struct policy_verdict decide_addr(const struct policy *policy, const stru
         return v;
 }
 
+static struct policy_verdict decide_alias(const struct policy *policy, const char *name, uint16_t port) {
+        struct policy_verdict v = { .reason = POLICY_ADDRESS,
+                                    .rule = match_name(policy, name, port, PORT_NAMED),
+                                    .special = "the loopback of the host" };
+
+        if (v.rule == POLICY_NO_RULE)
+                return v;
+        v.reason = policy->rules[v.rule].deny ? POLICY_RULE : POLICY_OK;
+        v.alias = v.raw =
+                v.reason == POLICY_OK; /* no other site is behind that port: nothing to agree with */
+        return v;
+}
+
 struct policy_verdict policy_host(const struct policy *policy, const struct host *host, uint16_t port) {
         int rule;
 
@@ -364,9 +381,18 @@ struct policy_verdict policy_host(const struct policy *policy, const struct host
                 return (struct policy_verdict){ .reason = POLICY_NO_MATCH, .rule = POLICY_NO_RULE };
         if (host->kind == HOST_ADDR)
                 return decide_addr(policy, &host->addr, port);
+        if (host_is_alias(host) && policy->mode != NETWORK_OPEN)
+                return decide_alias(policy, host->name, port);
         rule = match_name(policy, host->name, port, PORT_EXACT);
         return verdict(policy, rule,
                        rule == POLICY_NO_RULE ? match_name(policy, host->name, port, PORT_IGNORED) : rule);
+}
+
+/* 127.0.0.1 and ::1, the addresses of HOST_ALIAS */
+static bool is_own(const struct addr *addr) {
+        const struct addr own[] = { addr_from_ipv4(INADDR_LOOPBACK), { { [15] = 1 } } };
+
+        return memcmp(addr, &own[0], sizeof(*addr)) == 0 || memcmp(addr, &own[1], sizeof(*addr)) == 0;
 }
 
 struct policy_verdict policy_dial(const struct policy *policy, const struct policy_verdict *name,
@@ -375,7 +401,7 @@ struct policy_verdict policy_dial(const struct policy *policy, const struct poli
         struct policy_verdict v = *name;
 
         assert(name->reason == POLICY_OK);
-        v.special = addr_special(addr);
+        v.special = name->alias && is_own(addr) ? NULL : addr_special(addr);
         if (v.special ? !allows(policy, net) : net > name->rule && !allows(policy, net)) {
                 v.reason = v.special && net == POLICY_NO_RULE ? POLICY_ADDRESS : POLICY_RULE;
                 v.rule = net == POLICY_NO_RULE ? name->rule : net;

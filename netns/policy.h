@@ -11,6 +11,9 @@
  * permits protocols other than TLS and HTTP and needs a port. Rules are read in order, presets first, and the
  * last one that matches decides; when none does, an allowlist denies and a denylist allows.
  *
+ * HOST_ALIAS is the loopback of the host, and only a rule HOST_ALIAS:PORT allows a port of it; nothing else
+ * does, not "**" and not an empty denylist. Rules that deny hold for it as for any name.
+ *
  * A name is decided twice: as a name, and then by each address it resolves to, before that address is
  * dialled.
  */
@@ -39,8 +42,9 @@ enum policy_reason {
 /** struct policy_verdict - a decision and what it rests on */
 struct policy_verdict {
         enum policy_reason reason;
-        bool raw;            /* allowed for any protocol */
-        int rule;            /* the rule that decided, POLICY_NO_RULE */
+        bool raw;   /* allowed for any protocol */
+        bool alias; /* it was HOST_ALIAS, and its port is allowed: 127.0.0.1 and ::1 may be dialled */
+        int rule;   /* the rule that decided, POLICY_NO_RULE */
         const char *special; /* POLICY_ADDRESS: what kind of address, static */
 };
 

@@ -143,6 +143,10 @@ static int parse_host(struct part *p, struct net_rule *rule, struct error *err) 
         if (r < 0)
                 return r;
         if (host.kind == HOST_NAME) {
+                if (host_is_alias(&host) && rule->kind == RULE_EXACT && !rule->deny && rule->port <= 0)
+                        return error_set(err, -EINVAL,
+                                         "that is the loopback of the host, which is opened port by port: "
+                                         "write '" HOST_ALIAS ":8080'");
                 memcpy(rule->name, host.name, sizeof(rule->name));
                 return 0;
         }

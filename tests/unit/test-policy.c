@@ -148,6 +148,29 @@ static void policy_host_takes_the_last_rule_that_matches(void **state) {
                 { A, { "::/0" }, "10.0.0.1", OK, 0 },
                 { D, { "!8.8.8.0/24" }, "8.8.8.8", RULE, 0 },
                 { D, { "127.0.0.1:5432" }, "127.0.0.1:5432", OK, 0 },
+                /* the loopback of the host: by its name and port, by nothing else; goes red without
+                   decide_alias() */
+                { A, { HOST_ALIAS ":8080" }, HOST_ALIAS ":8080", OK, 0 },
+                { A, { HOST_ALIAS ":8080" }, "Host.Docker.Internal.:8080", OK, 0 },
+                { A, { HOST_ALIAS ":8080" }, HOST_ALIAS ":8081", ADDR, -1 },
+                { A, { HOST_ALIAS ":8080" }, HOST_ALIAS, ADDR, -1 },
+                { A, { HOST_ALIAS ":8080" }, "x." HOST_ALIAS ":8080", NO, -1 },
+                { A, { HOST_ALIAS ":8080" }, "127.0.0.1:8080", NO, -1 },
+                { A, { HOST_ALIAS ":8080" }, "localhost:8080", NO, -1 },
+                { A, { "**" }, HOST_ALIAS, ADDR, -1 },
+                { A, { "**:*" }, HOST_ALIAS ":8080", ADDR, -1 },
+                { A, { "**:8080" }, HOST_ALIAS ":8080", ADDR, -1 },
+                { A, { "*.docker.internal:8080" }, HOST_ALIAS ":8080", ADDR, -1 },
+                { A, { "**." HOST_ALIAS ":8080" }, HOST_ALIAS ":8080", ADDR, -1 },
+                { A, { "127.0.0.0/8" }, HOST_ALIAS ":8080", ADDR, -1 },
+                { A, { HOST_ALIAS ":8080", "**" }, HOST_ALIAS ":8080", OK, 0 },
+                { A, { HOST_ALIAS ":8080", "!**" }, HOST_ALIAS ":8080", RULE, 1 },
+                { A, { "!**", HOST_ALIAS ":8080" }, HOST_ALIAS ":8080", OK, 1 },
+                { A, { HOST_ALIAS ":8080", "!" HOST_ALIAS }, HOST_ALIAS ":8080", RULE, 1 },
+                { D, { 0 }, HOST_ALIAS ":8080", ADDR, -1 },
+                { D, { "!a.example" }, HOST_ALIAS ":80", ADDR, -1 },
+                { D, { HOST_ALIAS ":8080" }, HOST_ALIAS ":8080", OK, 0 },
+                { N, { HOST_ALIAS ":8080" }, HOST_ALIAS ":8080", NO, -1 },
         };
 
         (void) state;
@@ -215,6 +238,20 @@ static void policy_dial_refuses_addresses_that_no_rule_names(void **state) {
                 { NETWORK_DENYLIST, { 0 }, "a.example", "127.0.0.1", POLICY_ADDRESS },
                 { NETWORK_DENYLIST, { "127.0.0.1" }, "a.example:5432", "127.0.0.1", POLICY_OK },
                 { NETWORK_DENYLIST, { "!93.184.216.34" }, "a.example", "93.184.216.34", POLICY_RULE },
+                { NETWORK_ALLOWLIST, { HOST_ALIAS ":80" }, HOST_ALIAS ":80", "127.0.0.1", POLICY_OK },
+                { NETWORK_ALLOWLIST, { HOST_ALIAS ":80" }, HOST_ALIAS ":80", "::1", POLICY_OK },
+                { NETWORK_ALLOWLIST, { HOST_ALIAS ":80" }, HOST_ALIAS ":80", "127.0.0.2", POLICY_ADDRESS },
+                { NETWORK_ALLOWLIST, { HOST_ALIAS ":80" }, HOST_ALIAS ":80", "10.0.0.1", POLICY_ADDRESS },
+                { NETWORK_ALLOWLIST,
+                  { HOST_ALIAS ":80", "!127.0.0.0/8" },
+                  HOST_ALIAS ":80",
+                  "127.0.0.1",
+                  POLICY_RULE },
+                { NETWORK_ALLOWLIST,
+                  { HOST_ALIAS ":80", "a.example:80" },
+                  "a.example:80",
+                  "127.0.0.1",
+                  POLICY_ADDRESS },
         };
 
         (void) state;
@@ -298,6 +335,8 @@ static void policy_new_says_where_a_rule_is_wrong(void **state) {
                 { "[::1", 1, "IPv6" },
                 { "[fe80::1%eth0]", 1, "zone" },
                 { "*:70000", 3, "1 to 65535" },
+                { HOST_ALIAS, 1, "port by port" },
+                { HOST_ALIAS ".:*/tcp", 1, "port by port" },
         };
 
         (void) state;
