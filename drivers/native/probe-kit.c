@@ -271,10 +271,16 @@ static bool chroot_applies(const struct probe_host *h, int code) {
         return h->chrooted && code == -EPERM;
 }
 
+/* The kernel gives a new namespace no /proc that shows more than the one that is there. */
+static bool masks_apply(const struct probe_host *h, int code) {
+        return h->proc_masked && code == -EPERM;
+}
+
 /* who can say no; the first that applies is named */
 static const struct {
         bool (*applies)(const struct probe_host *, int code);
         const char *cause, *remedy;
+        const char *step; /* for steps only that begin so, NULL: any */
 } causes[] = {
         { unmapped_applies, "the caller's uid is not mapped in the user namespace it was started in",
           "map it there, as 'unshare --map-current-user' does" },
@@ -284,6 +290,14 @@ static const struct {
           "raise /proc/sys/user/max_*_namespaces outside, or nest less" },
         { sysctl_applies, "/proc/sys/kernel/unprivileged_userns_clone is 0",
           "sudo sysctl -w kernel.unprivileged_userns_clone=1" },
+        { setfcap_applies, "uid 0 has no CAP_SETFCAP, without which it cannot be mapped",
+          "start cofferdam as an ordinary user, or the outer container with --cap-add SETFCAP",
+          "write /proc/self/uid_map" },
+        { masks_apply, "parts of /proc are masked or read-only here",
+          "start the outer container with --security-opt systempaths=unconfined (podman: unmask=ALL; "
+          "Kubernetes: procMount: Unmasked), the systemd service with ProtectKernelTunables=no "
+          "ProtectKernelLogs=no",
+          "fsmount(proc)" },
         { apparmor_applies, "AppArmor: /proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1",
           "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load the profile in "
           "cofferdam-doctor(1)" },
@@ -295,8 +309,6 @@ static const struct {
           "in the pod: securityContext.seccompProfile.type: Unconfined, or use --driver kubernetes" },
         { seccomp_applies, "a seccomp filter is in force (Seccomp: 2 in /proc/self/status)",
           "start cofferdam outside of the program that set the seccomp filter" },
-        { setfcap_applies, "uid 0 has no CAP_SETFCAP, without which it cannot be mapped",
-          "start cofferdam as an ordinary user, or the outer container with --cap-add SETFCAP" },
         { selinux_applies, "SELinux is enforcing",
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",
@@ -309,10 +321,12 @@ static const struct {
         { time_applies, "the host is too busy", "try again when the host is less busy" },
 };
 
-void probe_blame(const struct probe_host *host, int code, const char **ret_cause, const char **ret_remedy) {
+void probe_blame(const struct probe_host *host, const char *step, int code, const char **ret_cause,
+                 const char **ret_remedy) {
         *ret_cause = *ret_remedy = "";
         for (size_t i = 0; i < ARRAY_SIZE(causes); i++)
-                if (causes[i].applies(host, code)) {
+                if ((!causes[i].step || strncmp(step, causes[i].step, strlen(causes[i].step)) == 0) &&
+                    causes[i].applies(host, code)) {
                         *ret_cause = causes[i].cause;
                         *ret_remedy = causes[i].remedy;
                         return;

@@ -22,6 +22,7 @@ struct probe_host {
         bool chrooted;          /* "/" is not where a mount begins */
         bool unmapped;          /* the caller's uid is none of its user namespace */
         bool no_setfcap;        /* CAP_SETFCAP is not in the bounding set */
+        bool proc_masked;       /* something is mounted on parts of /proc */
         bool wsl;
         bool virtual_machine;
         char container[32]; /* "docker", "podman", "kubernetes", ..., "" */
@@ -78,10 +79,12 @@ void result_note(struct probe_result *r, const char *fmt, ...) __attribute__((fo
 const char *probe_errno_name(int code);
 
 /**
- * probe_blame() - who says no, when a step in a user namespace ended with @code
+ * probe_blame() - who says no, when @step in a user namespace ended with @code
+ * @step: as result_failed() has it; "" when it is not known
  * @cause, @remedy: static or inside @host; "" when nothing is known
  */
-void probe_blame(const struct probe_host *host, int code, const char **ret_cause, const char **ret_remedy);
+void probe_blame(const struct probe_host *host, const char *step, int code, const char **ret_cause,
+                 const char **ret_remedy);
 
 /* the attempts, by file; each is a row of the table in probe.c */
 probe_try try_user_namespace, try_loopback, try_uid_ranges;                       /* probe-namespace.c */

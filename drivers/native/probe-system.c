@@ -34,6 +34,26 @@ static bool file_mentions(const char *path, const char *word) {
         return n > 0 && memmem(text, (size_t) n, word, strlen(word)) != NULL;
 }
 
+/* A mount on a part of /proc, but for the one that systemd makes where the kernel keeps an empty directory.
+ */
+static bool proc_is_masked(void) {
+        AUTO_FILE FILE *f = fopen("/proc/self/mountinfo", "re");
+        char line[PATH_MAX];
+
+        while (f && fgets(line, sizeof(line), f)) {
+                const char *point = line;
+
+                for (int i = 0; i < 4 && point; i++) {
+                        point = strchr(point, ' ');
+                        point = point ? point + 1 : NULL;
+                }
+                if (point && strncmp(point, "/proc/", 6) == 0 &&
+                    strncmp(point, "/proc/sys/fs/binfmt_misc ", 25) != 0)
+                        return true;
+        }
+        return false;
+}
+
 void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
         static const struct {
                 const char *file, *variable, *kind;
@@ -56,6 +76,7 @@ void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
                 .seccomp_mode = prctl(PR_GET_SECCOMP),
                 .no_setfcap = prctl(PR_CAPBSET_READ, CAP_SETFCAP, 0, 0, 0) == 0,
                 .no_proc = access("/proc/self/status", F_OK) < 0,
+                .proc_masked = proc_is_masked(),
                 .selinux = probe_read_number("/sys/fs/selinux/enforce") == 1,
         };
         ret->unmapped = probe_read_text("/proc/self/uid_map", text, sizeof(text)) == 0 && !text[0];

@@ -178,7 +178,7 @@ static void describe_failure(const struct probe_host *host, const struct probe *
         if (describe_limit(p, r->code, row))
                 return;
         if (blamable(p) && !r->fact)
-                probe_blame(host, r->code, &cause, &remedy);
+                probe_blame(host, r->step, r->code, &cause, &remedy);
         (void) snprintf(row->evidence, sizeof(row->evidence), "%s%s%s%s%s", r->step, r->fact ? "" : ": ",
                         r->fact ? "" : probe_errno_name(r->code), cause[0] ? "; " : "", cause);
         (void) snprintf(row->remedy, sizeof(row->remedy), "%s", remedy[0] ? remedy : row_remedy(p, r->code));

@@ -88,8 +88,7 @@ static int attach_tmpfs(const struct setup *s, const char *path, uint64_t size_b
 
 /*
  * stage_user - the ids of the new user namespace
- * Must: die with the supervisor; map exactly one uid and one gid; leave no further user namespace possible
- * unless nested_userns says so.
+ * Must: die with the supervisor; map exactly one uid and one gid.
  * Must not: run a program, open anything of the sandbox's.
  */
 static int stage_user(struct setup *s, struct error *err) {
@@ -113,10 +112,7 @@ static int stage_user(struct setup *s, struct error *err) {
         }
         if (r < 0)
                 return error_set(err, r, "id maps: %s", strerror(-r));
-        if (s->plan->nested_userns)
-                return 0;
-        r = file_put(AT_FDCWD, "/proc/sys/user/max_user_namespaces", "0");
-        return r == 0 || r == -ENOENT ? 0 : error_set(err, r, "max_user_namespaces: %s", strerror(-r));
+        return 0;
 }
 
 /*
@@ -390,7 +386,9 @@ static int make_readonly(const struct setup *s, const char *path) {
 
 /*
  * stage_proc - /proc of the new pid namespace
- * Must: leave uid 0 no file that changes or shows the machine. Must not: bind the host's /proc.
+ * Must: leave uid 0 no file that changes or shows the machine; leave no further user namespace possible
+ * unless nested_userns says so (by this /proc: an outer container's may be read-only). Must not: bind the
+ * host's /proc.
  */
 static int stage_proc(struct setup *s, struct error *err) {
         AUTO_FD int mnt = -1;
@@ -400,6 +398,11 @@ static int stage_proc(struct setup *s, struct error *err) {
         r = mnt < 0 ? mnt : attach_own(s, mnt, "proc", false);
         if (r < 0)
                 return error_set(err, r, "mount /proc: %s", strerror(-r));
+        if (!s->plan->nested_userns) {
+                r = file_put(s->root_fd, "proc/sys/user/max_user_namespaces", "0");
+                if (r < 0 && r != -ENOENT)
+                        return error_set(err, r, "max_user_namespaces: %s", strerror(-r));
+        }
         if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0)
                 return 0; /* the kernel refuses all of it to anyone else */
         for (size_t i = 0; i < ARRAY_SIZE(proc_masks); i++) {
@@ -515,6 +518,7 @@ static int put_file(const struct setup *s, const struct native_file *file) {
         char parent[512];
         const char *name = strrchr(file->target, '/') + 1;
         const size_t n = (size_t) (name - file->target);
+        int r;
 
         if (n > sizeof(parent))
                 return -ENAMETOOLONG;
@@ -524,9 +528,8 @@ static int put_file(const struct setup *s, const struct native_file *file) {
         if (point >= 0)
                 return mount_over(s, file, point);
         dir = mnt_point(s->root_fd, parent, false);
-        if (dir < 0)
-                return dir == -ENOENT || dir == -EROFS ? 0 : dir; /* the host has no such place either */
-        return write_new(dir, name, file);
+        r = dir < 0 ? dir : write_new(dir, name, file);
+        return r == -ENOENT || r == -EROFS ? 0 : r; /* the host has no such place, or no such file in it */
 }
 
 /** struct teller - who tells the supervisor what was copied */

@@ -150,12 +150,14 @@ static void probe_child_names_failed_clone(void **state) {
         assert_string_equal(r.step, "clone(CLONE_NEWNS)");
 }
 
+#define MAP "write /proc/self/uid_map"
+
 static void blame_names_who_said_no(void **state) {
         const struct ctx user = { .uid = 1000 }, root = { .uid = 0 };
         const struct {
                 struct probe_host host;
                 int code;
-                const char *cause, *remedy;
+                const char *cause, *remedy, *step;
         } cases[] = {
                 { { .ctx = &user, .max_user_namespaces = 0 },
                   -ENOSPC,
@@ -188,10 +190,22 @@ static void blame_names_who_said_no(void **state) {
                 { { .ctx = &root, .selinux = true }, -EPERM, "", "" },
                 { { .ctx = &root, .unmapped = true }, -EPERM, "not mapped", "--map-current-user" },
                 { { .ctx = &root, .unmapped = true }, -EINVAL, "", "" },
-                { { .ctx = &root, .no_setfcap = true }, -EPERM, "CAP_SETFCAP", "ordinary user" },
-                { { .ctx = &root, .no_setfcap = true }, -EACCES, "", "" },
-                { { .ctx = &user, .unprivileged_clone = -1, .no_setfcap = true }, -EPERM, "", "" },
+                { { .ctx = &root, .no_setfcap = true }, -EPERM, "CAP_SETFCAP", "ordinary user", MAP },
+                { { .ctx = &root, .no_setfcap = true }, -EACCES, "", "", MAP },
+                { { .ctx = &root, .no_setfcap = true }, -EPERM, "", "", "clone(CLONE_NEWUSER)" },
+                { { .ctx = &user, .unprivileged_clone = -1, .no_setfcap = true }, -EPERM, "", "", MAP },
+                { { .ctx = &root, .seccomp_mode = 2, .no_setfcap = true }, -EPERM, "SETFCAP", "", MAP },
                 { { .ctx = &root, .seccomp_mode = 2, .no_setfcap = true }, -EPERM, "seccomp", "" },
+                { { .ctx = &root, .seccomp_mode = 2, .proc_masked = true },
+                  -EPERM,
+                  "/proc are masked",
+                  "unmask=ALL",
+                  "fsmount(proc)" },
+                { { .ctx = &root, .seccomp_mode = 2, .proc_masked = true },
+                  -EPERM,
+                  "seccomp",
+                  "",
+                  "fsmount(tmpfs)" },
                 { { .ctx = &root, .chrooted = true }, -EPERM, "chroot", "outside" },
                 { { .ctx = &root, .seccomp_mode = 2 }, -ECHILD, "seccomp", "outside" },
                 { { .ctx = &root }, -ECHILD, "", "" },
@@ -206,7 +220,8 @@ static void blame_names_who_said_no(void **state) {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 const char *cause, *remedy;
 
-                probe_blame(&cases[i].host, cases[i].code, &cause, &remedy);
+                probe_blame(&cases[i].host, cases[i].step ? cases[i].step : "", cases[i].code, &cause,
+                            &remedy);
                 if (!strstr(cause, cases[i].cause) || !strstr(remedy, cases[i].remedy) ||
                     (cases[i].cause[0] == 0 && cause[0] != 0))
                         fail_msg("case %zu: '%s', '%s'", i, cause, remedy);
