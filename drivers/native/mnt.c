@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
 #ifndef OPEN_TREE_CLONE
@@ -27,6 +28,7 @@ enum {
         MOVE_F_EMPTY_PATH = 0x4,
         MOVE_T_EMPTY_PATH = 0x40,
         TMPFS_TYPE = 0x01021994,
+        MOUNTINFO_MAX = 16 << 20,
 };
 
 int mnt_new(const char *type, const struct mnt_option *options, size_t n, uint64_t attr) {
@@ -174,4 +176,20 @@ int mnt_point(int root_fd, const char *path, bool is_file) {
                 path += n + !last;
         }
         return TAKE_FD(dir);
+}
+
+bool mnt_is_first(int fd, int dir_fd, const char *info) {
+        AUTO_BUF struct buf text = { 0 };
+        unsigned long long id, parent;
+        struct statx stx;
+
+        if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &stx) < 0 || !(stx.stx_mask & STATX_MNT_ID) ||
+            file_read_at(dir_fd, info, MOUNTINFO_MAX, &text) < 0)
+                return false;
+        for (const char *line = buf_cstr(&text); line && *line; line = strchr(line, '\n')) {
+                line += *line == '\n';
+                if (sscanf(line, "%llu %llu ", &id, &parent) == 2 && id == stx.stx_mnt_id)
+                        return id == parent;
+        }
+        return false;
 }

@@ -72,3 +72,12 @@ int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));
  * Return: O_PATH descriptor, -ENOENT, -ENOTDIR, -ELOOP, -EROFS, -errno.
  */
 int mnt_point(int root_fd, const char *path, bool is_file) __attribute__((warn_unused_result));
+
+/**
+ * mnt_is_first() - whether the mount of @fd is the first of its namespace, with no other below it
+ * Such a root (an initramfs that was not left) cannot be changed by pivot_root(2), only be covered.
+ * @fd:     any file of the mount, O_PATH
+ * @dir_fd: directory from which @info leads to "self/mountinfo" of a procfs
+ * Return: false also when it cannot be told.
+ */
+bool mnt_is_first(int fd, int dir_fd, const char *info);

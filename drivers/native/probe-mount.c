@@ -128,7 +128,15 @@ void try_mount_api(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "fsopen, open_tree, mount_setattr, move_mount work");
 }
 
+/* The root of an initramfs is covered: see cover_root() */
+static int cover_root(int root) {
+        const int r = sys_move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH);
+
+        return r < 0 ? r : chroot(".") < 0 ? -errno : 0;
+}
+
 void try_pivot_root(const struct probe_host *host, struct probe_result *ret) {
+        AUTO_FD int old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         AUTO_FD int root = tmpfs_attach(ret);
         int r;
 
@@ -140,7 +148,9 @@ void try_pivot_root(const struct probe_host *host, struct probe_result *ret) {
                 return;
         }
         r = sys_pivot_root(".", ".");
-        if (r < 0)
+        if (r == -EINVAL && mnt_is_first(old, AT_FDCWD, "/proc/self/mountinfo") && cover_root(root) == 0)
+                result_note(ret, "not possible in an initramfs: the root is covered instead");
+        else if (r < 0)
                 result_failed(ret, r, "pivot_root");
         else if (umount2(".", MNT_DETACH) < 0)
                 result_failed(ret, -errno, "umount2(old root)");

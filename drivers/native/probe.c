@@ -73,7 +73,7 @@ static const struct probe probes[] = {
         { "tmpfs", "tmpfs", true, false, MOUNT, try_tmpfs, MNT, no_run, needs_kernel },
         { "mount API", "mount_api", true, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
         { "pivot_root", "pivot_root", true, false, MOUNT, try_pivot_root, MNT, no_run,
-          "start from a real root file system, not from an initramfs" },
+          "start cofferdam where \"/\" is a mount of its own" },
         { "new /proc", "proc", true, false, MOUNT | CLONE_NEWPID, try_proc, MNT, no_run,
           "start the outer container with --security-opt systempaths=unconfined" },
         { "openat2", "openat2", true, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },

@@ -629,8 +629,24 @@ static int stage_masks(struct setup *s, struct error *err) {
 }
 
 /*
+ * The root of an initramfs that was never left can be covered, not changed: our root lies on it already, and
+ * is made the only way on by chroot(2). Whoever could take it off again would need a capability in this
+ * namespace.
+ */
+static int cover_root(void) {
+        return chroot(".") < 0 ? -errno : 0;
+}
+
+static int detach_root(void) {
+        const int r = sys_pivot_root(".", ".");
+
+        return r < 0 ? r : umount2(".", MNT_DETACH) < 0 ? -errno : 0;
+}
+
+/*
  * stage_pivot - the new root becomes the only one
- * Must: make it read-only, detach the host's tree whole. Must not: leave a descriptor that leads back.
+ * Must: make it read-only, detach the host's tree whole where the kernel can. Must not: leave a descriptor
+ * that leads back.
  */
 static int stage_pivot(struct setup *s, struct error *err) {
         const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
@@ -641,11 +657,13 @@ static int stage_pivot(struct setup *s, struct error *err) {
                 return error_set(err, r, "make the root read-only: %s", strerror(-r));
         if (fchdir(s->root_fd) < 0)
                 return error_set(err, -errno, "enter the root: %s", strerror(errno));
-        r = sys_pivot_root(".", ".");
+        r = detach_root();
+        if (r == -EINVAL && mnt_is_first(s->host_fd, s->root_fd, "proc/self/mountinfo"))
+                r = cover_root();
+        if (r == 0 && chdir("/") < 0)
+                r = -errno;
         if (r < 0)
                 return error_set(err, r, "pivot_root: %s", strerror(-r));
-        if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-                return error_set(err, -errno, "detach the host's root: %s", strerror(errno));
         s->host_fd = fd_close(s->host_fd);
         s->root_fd = fd_close(s->root_fd);
         s->fuse_fd = fd_close(s->fuse_fd);

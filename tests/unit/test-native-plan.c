@@ -355,6 +355,41 @@ static void mnt_point_changes_tmpfs_only(void **state) {
         assert_int_equal(rmdir(shm), 0);
 }
 
+static bool first_says(int dir, unsigned long long id, unsigned long long parent, const char *format) {
+        AUTO_FD int info = openat(dir, "info", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+        assert_true(dprintf(info, format, id, parent) > 0);
+        return mnt_is_first(dir, dir, "info");
+}
+
+/* red with `return true` for a mount that has another below it: a chroot would be taken for a way out of the
+ * host */
+static void mnt_is_first_needs_no_parent(void **state) {
+        static const char one[] = "%llu %llu 0:2 / / rw - rootfs rootfs rw\n";
+        static const char last[] = "7 1 0:2 / / rw - a a rw\n%llu %llu 0:2 / / rw - rootfs rootfs rw";
+        char tmp[] = "/tmp/mnt-first.XXXXXX";
+        AUTO_FD int dir = -1;
+        struct statx stx;
+
+        (void) state;
+        assert_non_null(mkdtemp(tmp));
+        dir = open(tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(statx(dir, "", AT_EMPTY_PATH, STATX_MNT_ID, &stx), 0);
+        if (!(stx.stx_mask & STATX_MNT_ID)) { /* Linux 5.8 */
+                assert_int_equal(rmdir(tmp), 0);
+                skip();
+        }
+        assert_false(mnt_is_first(dir, dir, "missing"));
+        assert_true(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id, one));
+        assert_true(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id, last));
+        assert_false(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id + 1, one));
+        assert_false(first_says(dir, stx.stx_mnt_id + 1, stx.stx_mnt_id + 1, one));
+        assert_false(first_says(dir, 0, 0, "nonsense %llu %llu\n\n"));
+        assert_false(mnt_is_first(dir, AT_FDCWD, "/proc/self/mountinfo")); /* no initramfs here */
+        assert_int_equal(unlinkat(dir, "info", 0), 0);
+        assert_int_equal(rmdir(tmp), 0);
+}
+
 /* red without the flock(2) in upper_take(): two runs would write to one upper */
 static void upper_take_is_for_one_run(void **state) {
         const struct native_id id = { .switch_user = false };
@@ -467,6 +502,7 @@ int main(void) {
                 cmocka_unit_test(env_build_passes_a_short_list),
                 cmocka_unit_test(places_sort_puts_parents_first),
                 cmocka_unit_test(mnt_point_changes_tmpfs_only),
+                cmocka_unit_test(mnt_is_first_needs_no_parent),
                 cmocka_unit_test(upper_take_is_for_one_run),
                 cmocka_unit_test(host_reopen_wants_the_same_directory),
                 cmocka_unit_test(bypasses_add_judges_directories),
