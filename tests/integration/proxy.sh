@@ -60,7 +60,7 @@ table() {
         check table_through_connect
         check table_through_http
         kill $pid
-        proxy -w 600000 -- allowed.example
+        proxy -w 600000 -- allowed.example "b$(printf '\xc3\xbc')cher.example"
         check table_through_sni
 }
 
