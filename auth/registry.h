@@ -26,8 +26,8 @@ enum {
         REGISTRY_CALLS_MAX = 4096, /* calls without an answer; more are answered REGISTRY_UNAVAILABLE */
         REGISTRY_ANSWER_MS = 5000, /* a database that takes longer is REGISTRY_UNAVAILABLE */
         REGISTRY_POLL_MS = 300,    /* how often a database is asked whether watched tokens still live */
-        REGISTRY_BLIND_MS =
-                30000, /* a watched token nobody could be asked about for so long counts as dead */
+        REGISTRY_BLIND_MS = 30000, /* a watched token counts as dead when nobody could be asked for so long */
+        REGISTRY_TROUBLE_MAX = 128,
 };
 
 enum registry_result {
@@ -103,7 +103,7 @@ struct registry_conf {
  * @err:  one line that names the setting and the remedy, never its value
  *
  * Blocks, REGISTRY_ANSWER_MS at most per attempt; starts threads. Return: 0, -EINVAL (a setting),
- * -ECONNREFUSED (no database), -EPROTO (tables of a newer version), -ENOMEM, -ENOTSUP (built without libpq).
+ * -ECONNREFUSED (no database), -EPROTO (tables of a newer version), -ENOMEM.
  */
 int registry_open(const struct registry_conf *conf, struct registry **ret, struct error *err)
         __attribute__((warn_unused_result));
@@ -169,5 +169,11 @@ struct registry_watch *registry_watch(struct registry *registry, const char *id,
 /** registry_unwatch() - the stream is over; @dead is not called after this. NULL allowed. Return: NULL. */
 struct registry_watch *registry_unwatch(struct registry *registry, struct registry_watch *watch);
 
+/**
+ * registry_trouble() - what is wrong with the database, for a log line when it changes
+ * @ret: out, one line that names no host, user or value; "" while its last answer was good
+ */
+void registry_trouble(struct registry *registry, char ret[REGISTRY_TROUBLE_MAX]);
+
 /** registry_count() - grants held in memory, live or not; 0 with a database. For tests and health. */
-uint64_t registry_count(const struct registry *registry);
+uint64_t registry_count(struct registry *registry);
