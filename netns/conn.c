@@ -125,7 +125,10 @@ void conn_linger(struct conn *conn) {
         struct tunnel_end *server = &conn->tunnel.ends[SERVER], *client = &conn->tunnel.ends[CLIENT];
 
         drop_request(conn);
-        loop_close(conn->proxy->loop, &server->watch);
+        if (server->watch.active)
+                loop_close(conn->proxy->loop, &server->watch);
+        else
+                (void) fd_close(server->fd);
         server->fd = -1;
         conn->state = CONN_LINGER;
         (void) shutdown(client->fd, SHUT_WR);
@@ -317,10 +320,11 @@ static void on_dialled(void *arg, const struct dial_result *result) {
         }
         conn->addr = result->addr;
         server->fd = result->watch->fd;
-        /* level-triggered: what a server sends early is still there when its turn comes */
-        loop_move(conn->proxy->loop, result->watch, &server->watch, conn->verdict.raw ? EPOLLIN : 0,
-                  on_server_waits);
-        connected(conn);
+        if (dial_take(&conn->proxy->dialer, result, &server->watch, conn->verdict.raw ? EPOLLIN : 0,
+                      on_server_waits) < 0)
+                conn_answer(conn, 502, "out of memory");
+        else
+                connected(conn);
 }
 
 /* Decides and connects; again when the policy has changed meanwhile. */

@@ -37,6 +37,15 @@ static void auto_dial(struct dial **dial) {
         *dial = NULL;
 }
 
+int dial_take(const struct dialer *dialer, const struct dial_result *result, struct loop_watch *watch,
+              uint32_t events, loop_fn fn) {
+        if (!result->watch->active)
+                return loop_add(dialer->loop, watch, result->watch->fd, events, fn);
+        /* level-triggered: what a server sends early is still there when its turn comes */
+        loop_move(dialer->loop, result->watch, watch, events, fn);
+        return 0;
+}
+
 void dial_cancel(struct dial *dial) {
         if (!dial)
                 return;
@@ -81,9 +90,46 @@ static void attempt_failed(struct attempt *attempt, int error) {
                 fail(dial);
 }
 
+static bool is_loopback(const struct addr *addr) {
+        static const struct cidr v4 = { .addr = { { [10] = 0xff, 0xff, 127 } }, .bits = 104 };
+        static const struct cidr v6 = { .addr = { { [15] = 1 } }, .bits = 128 };
+
+        return cidr_has(&v4, addr) || cidr_has(&v6, addr);
+}
+
+/*
+ * A handshake with this host itself is over when connect(2) returns, although that says EINPROGRESS: asking
+ * a second time costs less than to wait for an event. Return: 0, -EINPROGRESS, -errno.
+ */
+static int connect_to(const struct addr *addr, uint16_t port, int *ret_fd) {
+        struct sockaddr_storage ss;
+        const socklen_t len = addr_to_sock(addr, port, &ss);
+        const struct sockaddr *sa = (const struct sockaddr *) &ss;
+        AUTO_FD int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int r = 0;
+
+        if (fd < 0)
+                return -errno;
+        (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+        if (connect(fd, sa, len) < 0)
+                r = -errno;
+        if (r == -EINPROGRESS && is_loopback(addr))
+                r = connect(fd, sa, len) < 0 && errno != EISCONN ? -errno : 0;
+        if (r == -EALREADY)
+                r = -EINPROGRESS;
+        if (r == 0 || r == -EINPROGRESS)
+                *ret_fd = TAKE_FD(fd);
+        return r;
+}
+
+/* Hands the connection over; it is not watched yet when it took no waiting. */
+static void connected(struct attempt *attempt) {
+        finish(attempt->dial,
+               (struct dial_result){ .end = DIAL_OK, .watch = &attempt->watch, .addr = attempt->addr });
+}
+
 static void on_connected(struct loop_watch *watch, uint32_t events) {
         struct attempt *attempt = (struct attempt *) watch;
-        struct dial *dial = attempt->dial;
         socklen_t len = sizeof(int);
         int error = 0;
 
@@ -92,21 +138,7 @@ static void on_connected(struct loop_watch *watch, uint32_t events) {
         if (error)
                 attempt_failed(attempt, error);
         else
-                finish(dial, (struct dial_result){ .end = DIAL_OK, .watch = watch, .addr = attempt->addr });
-}
-
-static int connect_to(const struct addr *addr, uint16_t port, int *ret_fd) {
-        struct sockaddr_storage ss;
-        const socklen_t len = addr_to_sock(addr, port, &ss);
-        AUTO_FD int fd = socket(ss.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-        if (fd < 0)
-                return -errno;
-        (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
-        if (connect(fd, (struct sockaddr *) &ss, len) < 0 && errno != EINPROGRESS)
-                return -errno;
-        *ret_fd = TAKE_FD(fd);
-        return 0;
+                connected(attempt);
 }
 
 static void try_next(struct dial *dial) {
@@ -119,7 +151,12 @@ static void try_next(struct dial *dial) {
         else
                 loop_cancel(&dial->next);
         r = connect_to(&attempt->addr, dial->port, &fd);
-        if (r == 0)
+        if (r == 0) {
+                attempt->watch.fd = TAKE_FD(fd);
+                connected(attempt);
+                return;
+        }
+        if (r == -EINPROGRESS)
                 r = loop_add(dial->dialer->loop, &attempt->watch, fd, EPOLLOUT, on_connected);
         if (r < 0)
                 attempt_failed(attempt, -r);

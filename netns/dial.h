@@ -34,7 +34,7 @@ enum dial_end {
 struct dial_result {
         enum dial_end end;
         struct loop_watch *watch; /* DIAL_OK: its socket is connected, non-blocking, TCP_NODELAY; the callee
-                                     takes both over with loop_move() */
+                                     owns the socket and has it watched by dial_take() */
         const char *why;          /* a phrase, unless DIAL_OK */
         struct policy_verdict verdict; /* DIAL_REFUSED: of the first address */
         struct addr addr;              /* connected to, or refused */
@@ -53,6 +53,13 @@ typedef void (*dial_fn)(void *arg, const struct dial_result *result);
 int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
                const struct policy_verdict *verdict, dial_fn fn, void *arg, struct dial **ret)
         __attribute__((warn_unused_result));
+
+/**
+ * dial_take() - for dial_fn, after DIAL_OK and only once: watch the socket as @watch from now on
+ * Return: 0 or -errno of epoll_ctl(2), the socket is not watched then.
+ */
+int dial_take(const struct dialer *dialer, const struct dial_result *result, struct loop_watch *watch,
+              uint32_t events, loop_fn fn) __attribute__((warn_unused_result));
 
 /** dial_cancel() - give up; NULL-safe */
 void dial_cancel(struct dial *dial);
