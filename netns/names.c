@@ -10,12 +10,15 @@ enum { BUCKETS = 16384, NONE = -1 };
 struct slot {
         struct host *host; /* owned; NULL: free */
         int next;          /* of the bucket */
+        int older, newer;  /* by when it was answered with or connected to */
+        uint64_t until_ns; /* nobody else gets the address before */
 };
 
 struct names {
         struct slot slots[NAMES_MAX];
         int buckets[BUCKETS];
-        int turn; /* the slot that is used next: the oldest */
+        int used; /* slots from here on were never used */
+        int oldest, newest;
 };
 
 static unsigned int bucket_of(const char *name) {
@@ -33,6 +36,7 @@ int names_new(struct names **ret) {
                 return -ENOMEM;
         for (size_t i = 0; i < BUCKETS; i++)
                 names->buckets[i] = NONE;
+        names->oldest = names->newest = NONE;
         *ret = names;
         return 0;
 }
@@ -44,24 +48,65 @@ struct names *names_free(struct names *names) {
         return NULL;
 }
 
+/* --- by age --------------------------------------------------------------------------------------------- */
+
+static void unlink_slot(struct names *names, int i) {
+        const struct slot *slot = &names->slots[i];
+
+        *(slot->older == NONE ? &names->oldest : &names->slots[slot->older].newer) = slot->newer;
+        *(slot->newer == NONE ? &names->newest : &names->slots[slot->newer].older) = slot->older;
+}
+
+static void append_slot(struct names *names, int i) {
+        struct slot *slot = &names->slots[i];
+
+        slot->older = names->newest;
+        slot->newer = NONE;
+        *(slot->older == NONE ? &names->oldest : &names->slots[slot->older].newer) = i;
+        names->newest = i;
+}
+
+static void touch(struct names *names, int i, uint64_t until_ns) {
+        struct slot *slot = &names->slots[i];
+
+        unlink_slot(names, i);
+        append_slot(names, i);
+        if (until_ns > slot->until_ns)
+                slot->until_ns = until_ns;
+}
+
+/* --- by name -------------------------------------------------------------------------------------------- */
+
 static void forget(struct names *names, int i) {
         struct slot *slot = &names->slots[i];
-        int *at;
+        int *at = &names->buckets[bucket_of(slot->host->name)];
 
-        if (!slot->host)
-                return;
-        at = &names->buckets[bucket_of(slot->host->name)];
         while (*at != i)
                 at = &names->slots[*at].next;
         *at = slot->next;
+        unlink_slot(names, i);
         free(slot->host);
         slot->host = NULL;
 }
 
-int names_address(struct names *names, const struct host *name, struct addr *ret) {
+/* A slot for another name: a fresh one, or that of the name nobody has used the longest. Return: 0, -ENOSPC.
+ */
+static int take_slot(struct names *names, uint64_t now_ns, int *ret) {
+        if (names->used < NAMES_MAX) {
+                *ret = names->used++;
+                return 0;
+        }
+        if (names->slots[names->oldest].until_ns > now_ns)
+                return -ENOSPC;
+        *ret = names->oldest;
+        forget(names, *ret);
+        return 0;
+}
+
+int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr *ret) {
         const unsigned int bucket = bucket_of(name->name);
         struct host *copy;
-        int i;
+        int i, r;
 
         for (i = names->buckets[bucket]; i != NONE; i = names->slots[i].next)
                 if (strcmp(names->slots[i].host->name, name->name) == 0)
@@ -70,19 +115,24 @@ int names_address(struct names *names, const struct host *name, struct addr *ret
                 copy = malloc(sizeof(*copy));
                 if (!copy)
                         return -ENOMEM;
+                r = take_slot(names, now_ns, &i);
+                if (r < 0) {
+                        free(copy);
+                        return r;
+                }
                 *copy = *name;
-                i = names->turn;
-                names->turn = (i + 1) % NAMES_MAX;
-                forget(names, i);
                 names->slots[i] = (struct slot){ .host = copy, .next = names->buckets[bucket] };
                 names->buckets[bucket] = i;
+                append_slot(names, i);
         }
+        touch(names, i, now_ns + NAMES_KEEP_NS);
         *ret = addr_from_ipv4(NAMES_NET + 2U + (uint32_t) i);
         return 0;
 }
 
-const struct host *names_find(const struct names *names, const struct addr *addr) {
+const struct host *names_find(struct names *names, const struct addr *addr, uint64_t now_ns) {
         uint32_t v;
+        int i;
 
         if (!addr_is_ipv4(addr))
                 return NULL;
@@ -90,5 +140,9 @@ const struct host *names_find(const struct names *names, const struct addr *addr
             addr->b[15];
         if (v < NAMES_NET + 2U || v - NAMES_NET - 2U >= NAMES_MAX)
                 return NULL;
-        return names->slots[v - NAMES_NET - 2U].host;
+        i = (int) (v - NAMES_NET - 2U);
+        if (!names->slots[i].host)
+                return NULL;
+        touch(names, i, now_ns + NAMES_KEEP_NS); /* who connects once may do so again without asking */
+        return names->slots[i].host;
 }

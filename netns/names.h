@@ -13,7 +13,12 @@
 /* 198.18.0.0/15, which RFC 2544 keeps for measurements between devices: no host has one of them */
 #define NAMES_NET     0xc6120000U
 #define NAMES_NETMASK 0xfffe0000U
-enum { NAMES_MAX = 8192 };
+enum {
+        NAMES_MAX = 8192,
+        NAMES_TTL_S = 60, /* of an answer with such an address */
+};
+/* twice as long nobody else gets the address: a clock and a queue may be late */
+#define NAMES_KEEP_NS (2U * NAMES_TTL_S * UINT64_C(1000000000))
 
 struct names;
 
@@ -22,14 +27,18 @@ int names_new(struct names **ret) __attribute__((warn_unused_result));
 struct names *names_free(struct names *names);
 
 /**
- * names_address() - the address of @name, the same while the name is among the latest NAMES_MAX
- * @name: of HOST_NAME
- * An address goes to another name when more are asked for. Whoever still uses it is decided by that name, and
- * a TLS connection still carries its own. Return: 0, -ENOMEM.
+ * names_address() - the address of @name
+ * @name:   of HOST_NAME
+ * @now_ns: clock_ns() or loop_now()
+ * The address is the name's alone for NAMES_KEEP_NS from the last answer or connection on. After that it goes
+ * to another name when NAMES_MAX others are in use; the one that nobody has used the longest is first.
+ * Return: 0, -ENOSPC (all are in use), -ENOMEM.
  */
-int names_address(struct names *names, const struct host *name, struct addr *ret)
+int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr *ret)
         __attribute__((warn_unused_result));
 
-/** names_find() - the name that @addr stands for. Return: borrowed until the next call of names_address();
- * NULL: none. */
-const struct host *names_find(const struct names *names, const struct addr *addr);
+/**
+ * names_find() - the name that @addr stands for, which somebody connects to now
+ * Return: borrowed until the next call of names_address(); NULL: none.
+ */
+const struct host *names_find(struct names *names, const struct addr *addr, uint64_t now_ns);

@@ -136,7 +136,7 @@ static int meant(const struct proxy *proxy, int fd, struct host *ret, uint16_t *
         if (getsockname(fd, (struct sockaddr *) &ss, &len) < 0 ||
             addr_from_sock((const struct sockaddr *) &ss, &addr) < 0)
                 return -EINVAL;
-        host = names_find(proxy->names, &addr);
+        host = names_find(proxy->names, &addr, loop_now(proxy->loop));
         if (!host || ss.ss_family != AF_INET)
                 return -EINVAL;
         *ret = *host;

@@ -10,7 +10,7 @@
 #include "netns/conn.h"
 #include "netns/dns.h"
 
-enum { QUESTIONS = 64 /* at a time, before others get their turn */, TTL_S = 60 };
+enum { QUESTIONS = 64 /* at a time, before others get their turn */ };
 
 /* Whether the work may connect to the name on a port that is led here. @ret: why not. */
 static bool is_allowed(const struct proxy *proxy, const struct host *host, struct policy_verdict *ret) {
@@ -37,7 +37,7 @@ static enum dns_rcode answer_host(struct proxy *proxy, const struct dns_question
                                                       : policy_rule_text(proxy->config.policy, v.rule));
                 return DNS_NXDOMAIN;
         }
-        if (names_address(proxy->names, &q->host, ret) < 0)
+        if (names_address(proxy->names, &q->host, loop_now(proxy->loop), ret) < 0)
                 return DNS_SERVFAIL;
         *ret_n = 1;
         return DNS_OK;
@@ -57,7 +57,7 @@ static void answer(struct proxy *proxy, int fd, const uint8_t *data, size_t len,
                 return;
         if (r == 0)
                 rcode = answer_host(proxy, &q, &addr, &n);
-        n = dns_answer_write(&q, rcode, &addr, n, TTL_S, out);
+        n = dns_answer_write(&q, rcode, &addr, n, NAMES_TTL_S, out);
         (void) sendto(fd, out, n, MSG_NOSIGNAL | MSG_DONTWAIT, from, from_len); /* or it asks again */
 }
 

@@ -277,44 +277,50 @@ static void name_of(int i, struct host *ret) {
         (void) snprintf(ret->name, sizeof(ret->name), "n%d.example", i);
 }
 
-/* An address means the name it was given for, or a later one; never one that was not asked for. */
-static void names_stand_for_the_latest(void **state) {
-        struct names *names = NULL;
-        struct addr first, addr;
+static void expect_name(struct names *names, int i, uint64_t now_ns, const char *want) {
+        struct addr addr;
         struct host host;
         char text[ADDR_TEXT_MAX];
 
+        name_of(i, &host);
+        assert_int_equal(names_address(names, &host, now_ns, &addr), 0);
+        assert_string_equal(addr_text(&addr, text), want);
+        assert_string_equal(names_find(names, &addr, now_ns)->name, host.name);
+}
+
+/* An address means the name it was given for; another one only when nobody can still mean the first. */
+static void names_keep_their_addresses(void **state) {
+        const uint64_t start = 1, later = start + NAMES_KEEP_NS;
+        struct names *names = NULL;
+        struct addr addr;
+        struct host host;
+
         (void) state;
         assert_int_equal(names_new(&names), 0);
-        for (int i = 0; i < NAMES_MAX; i++) {
+        expect_name(names, 0, start, "198.18.0.2");
+        for (int i = 1; i < NAMES_MAX; i++) {
                 name_of(i, &host);
-                assert_int_equal(names_address(names, &host, &addr), 0);
-                if (i == 0)
-                        first = addr;
+                assert_int_equal(names_address(names, &host, start, &addr), 0);
         }
-        assert_string_equal(addr_text(&first, text), "198.18.0.2");
-        assert_string_equal(names_find(names, &first)->name, "n0.example");
-        for (int i = 0; i < NAMES_MAX; i++) { /* the same again */
-                struct addr again;
-
-                name_of(i, &host);
-                assert_int_equal(names_address(names, &host, &again), 0);
-                assert_string_equal(names_find(names, &again)->name, host.name);
-        }
-        /* one more: the oldest goes, and only that; goes red without forget() */
+        expect_name(names, 0, start, "198.18.0.2"); /* now the latest */
+        /* one more while answers with all addresses may be remembered: goes red without until_ns */
         name_of(NAMES_MAX, &host);
-        assert_int_equal(names_address(names, &host, &addr), 0);
-        assert_memory_equal(&addr, &first, sizeof(addr));
-        assert_string_equal(names_find(names, &first)->name, host.name);
-        name_of(0, &host);
-        assert_int_equal(names_address(names, &host, &addr), 0);
-        assert_string_equal(addr_text(&addr, text), "198.18.0.3");
-        assert_string_equal(names_find(names, &addr)->name, "n0.example");
+        assert_int_equal(names_address(names, &host, later - 1, &addr), -ENOSPC);
+        expect_name(names, NAMES_MAX - 1, later - 1, "198.18.32.1");
+        /* when they are not, the one goes that nobody has used the longest, and only that; goes red without
+         * forget(), and with the first slot instead of the oldest */
+        expect_name(names, NAMES_MAX, later, "198.18.0.3");
+        expect_name(names, 0, later, "198.18.0.2");
+        /* to connect is to use: goes red without touch() in names_find() */
+        assert_int_equal(addr_parse("198.18.0.4", 10, &addr), 0);
+        assert_string_equal(names_find(names, &addr, later)->name, "n2.example");
+        expect_name(names, NAMES_MAX + 1, later, "198.18.0.5");
+        expect_name(names, 1, later, "198.18.0.6"); /* it was forgotten */
         for (size_t i = 0; i < 4; i++) {
                 static const char *const none[] = { "198.18.0.1", "198.18.32.2", "198.17.255.255", "::1" };
 
                 assert_int_equal(addr_parse(none[i], strlen(none[i]), &addr), 0);
-                assert_null(names_find(names, &addr));
+                assert_null(names_find(names, &addr, later));
         }
         (void) names_free(names);
 }
@@ -326,7 +332,7 @@ int main(void) {
                 cmocka_unit_test(loop_runs_timers_in_order_and_once),
                 cmocka_unit_test(blocked_counts_every_refusal_once),
                 cmocka_unit_test(tunnel_moves_bytes_and_ends),
-                cmocka_unit_test(names_stand_for_the_latest),
+                cmocka_unit_test(names_keep_their_addresses),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
