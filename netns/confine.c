@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -87,27 +86,13 @@ static const struct callfilter_call calls[] = {
 };
 // clang-format on
 
-enum { PLACE_RESOLV, PLACE_RESOLV_DIR, PLACE_HOSTS, PLACE_RANDOM, PLACES, DESCRIPTORS_MAX = 65536 };
+enum { PLACE_RESOLV, PLACE_HOSTS, PLACE_RANDOM, PLACES, DESCRIPTORS_MAX = 65536 };
 
-/*
- * The directory that a resolv.conf outside of /etc is in (systemd-resolved and others put it below /run), so
- * that the next one, which replaces it, can be read too. All of /etc is more than it has to see.
- */
-static int open_dir_of(const char *path) {
-        AUTO_FREE char *real = realpath(path, NULL);
-        char *slash = real ? strrchr(real, '/') : NULL;
-
-        if (!slash || slash == real)
-                return -1;
-        *slash = '\0';
-        return strcmp(real, "/etc") == 0 ? -1 : open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
-
+/* A resolv.conf that replaces this one comes from the supervisor: a rule is for a file, not for its name. */
 static int confine_files(const char *resolv_conf) {
         const char *const conf = resolv_conf ? resolv_conf : "/etc/resolv.conf";
         struct landlock_place places[PLACES] = {
                 [PLACE_RESOLV] = { open(conf, O_PATH | O_CLOEXEC), LANDLOCK_READ },
-                [PLACE_RESOLV_DIR] = { open_dir_of(conf), LANDLOCK_READ },
                 [PLACE_HOSTS] = { open("/etc/hosts", O_PATH | O_CLOEXEC), LANDLOCK_READ },
                 [PLACE_RANDOM] = { open("/dev/urandom", O_PATH | O_CLOEXEC), LANDLOCK_READ },
         };

@@ -48,7 +48,7 @@ typedef void (*dial_fn)(void *arg, const struct dial_result *result);
  * @fn:      called once, never from within dial_start(); the dial is gone then
  * @ret:     for dial_cancel()
  * There is no time limit here: the caller has one for the whole request.
- * Return: 0, -ENOMEM.
+ * Return: 0, -EAGAIN (more names are being looked up than may be at the same time), -ENOMEM.
  */
 int dial_start(struct dialer *dialer, const struct host *host, uint16_t port,
                const struct policy_verdict *verdict, dial_fn fn, void *arg, struct dial **ret)

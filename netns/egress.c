@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,6 +14,9 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
+
+/* kinds of messages to the process */
+enum { SEND_POLICY = 'P', SEND_RESOLV = 'R' };
 
 struct egress {
         struct loop_watch watch; /* of @control; first: events come with it */
@@ -34,6 +38,11 @@ static void put(char *out, size_t size, const char *s) {
 
 static void send_notice(const struct egress *egress, const struct egress_notice *notice) {
         (void) send(egress->control, notice, sizeof(*notice), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* What has taken the file's place cannot be opened from here: landlock knows the old one. */
+static void on_resolv_changed(void *arg) {
+        send_notice(arg, &(struct egress_notice){ .kind = EGRESS_RESOLV });
 }
 
 static void on_blocked(void *arg, const struct blocked *b) {
@@ -77,23 +86,39 @@ static int pack(struct buf *out, const char *preset, const char *const *rules, s
         return r;
 }
 
-int egress_send_policy(int control, const char *preset, const char *const *rules, size_t n) {
-        AUTO_BUF struct buf bytes = { 0 };
-        AUTO_FD int fd = -1;
+/* As a file that nothing else has. */
+static int send_bytes(int control, char kind, const struct buf *bytes) {
+        AUTO_FD int fd = memfd_create("egress", MFD_CLOEXEC);
         int r;
 
-        r = pack(&bytes, preset, rules, n);
-        if (r < 0)
-                return r;
-        fd = memfd_create("policy", MFD_CLOEXEC);
         if (fd < 0)
                 return -errno;
-        r = write_all(fd, bytes.data, bytes.len);
+        r = write_all(fd, bytes->data, bytes->len);
         if (r < 0)
                 return r;
         if (lseek(fd, 0, SEEK_SET) < 0)
                 return -errno;
-        return fdpass_send(control, "P", 1, &fd, 1);
+        return fdpass_send(control, &kind, 1, &fd, 1);
+}
+
+int egress_send_policy(int control, const char *preset, const char *const *rules, size_t n) {
+        AUTO_BUF struct buf bytes = { 0 };
+        int r;
+
+        r = pack(&bytes, preset, rules, n);
+        return r < 0 ? r : send_bytes(control, SEND_POLICY, &bytes);
+}
+
+int egress_send_resolv_conf(int control, const char *path) {
+        struct pollfd fd = { .fd = control, .events = POLLOUT };
+        AUTO_BUF struct buf bytes = { 0 };
+        int r;
+
+        /* a process that was taken over must not be able to stop the supervisor by not reading */
+        if (poll(&fd, 1, 0) <= 0)
+                return -EAGAIN;
+        r = file_read_at(AT_FDCWD, path ? path : "/etc/resolv.conf", EGRESS_RESOLV_BYTES_MAX, &bytes);
+        return r < 0 ? r : send_bytes(control, SEND_RESOLV, &bytes);
 }
 
 static int unpack(enum network_mode mode, const struct buf *bytes, struct policy **ret, struct error *err) {
@@ -149,10 +174,14 @@ static void on_control(struct loop_watch *watch, uint32_t events) {
         r = fdpass_recv(egress->control, &kind, sizeof(kind), &len, &fd, 1, &n);
         if (r == -EAGAIN)
                 return;
-        if (r < 0 || len != 1 || kind != 'P' || n != 1)
+        if (r < 0 || len != 1 || n != 1)
                 egress->end = true;
-        else
+        else if (kind == SEND_POLICY)
                 replace(egress, fd);
+        else if (kind == SEND_RESOLV)
+                proxy_set_resolv_conf(egress->proxy, fd);
+        else
+                egress->end = true;
 }
 
 /* --- the process ---------------------------------------------------------------------------------------- */
@@ -162,6 +191,7 @@ static int serve(struct egress *egress, struct loop *loop, struct error *err) {
         const struct proxy_config proxy = { .policy = egress->policy,
                                             .token = config->token,
                                             .resolv_conf = config->resolv_conf,
+                                            .resolv_changed = on_resolv_changed,
                                             .blocked = on_blocked,
                                             .arg = egress };
         int r;

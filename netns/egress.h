@@ -16,7 +16,8 @@
 enum {
         EGRESS_REASON_MAX = 128,
         EGRESS_RULE_MAX = 128,
-        EGRESS_POLICY_BYTES_MAX = 4 << 20, /* of the texts of a policy */
+        EGRESS_POLICY_BYTES_MAX = 4 << 20,   /* of the texts of a policy */
+        EGRESS_RESOLV_BYTES_MAX = 256 << 10, /* of a resolv.conf */
 };
 
 /** enum egress_kind - kinds of notices */
@@ -24,6 +25,7 @@ enum egress_kind {
         EGRESS_BLOCKED,  /* a refusal (struct blocked) */
         EGRESS_REPLACED, /* the policy that was sent decides from now on */
         EGRESS_INVALID,  /* it does not compile, and the old one stays; @reason: why */
+        EGRESS_RESOLV,   /* the host's resolv.conf is another one: wants egress_send_resolv_conf() */
         EGRESS_KIND_COUNT,
 };
 
@@ -75,6 +77,14 @@ int egress_run(const struct egress_config *config, int control, struct error *er
  */
 int egress_send_policy(int control, const char *preset, const char *const *rules, size_t n)
         __attribute__((warn_unused_result));
+
+/**
+ * egress_send_resolv_conf() - for the supervisor: hand over the text of the host's resolv.conf as it is now
+ * @path: NULL: /etc/resolv.conf
+ * Does not block, and so may not send it; the process asks again.
+ * Return: 0, -EAGAIN (it does not read), -EFBIG (EGRESS_RESOLV_BYTES_MAX), -errno of what failed.
+ */
+int egress_send_resolv_conf(int control, const char *path) __attribute__((warn_unused_result));
 
 /**
  * egress_recv() - for the supervisor: the next notice, with its strings terminated and its kind known

@@ -69,7 +69,11 @@ int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy
         proxy->pause_queue.ns = ns_of(100, 0);
         proxy->dialer = (struct dialer){ .loop = loop, .policy = config->policy };
         proxy->dialer.next_queue.ns = ns_of(250, 0);
-        r = resolver_new(loop, config->resolv_conf, &proxy->dialer.resolver, err);
+        r = resolver_new(loop,
+                         &(struct resolver_config){ .path = config->resolv_conf,
+                                                    .changed = config->resolv_changed,
+                                                    .arg = config->arg },
+                         &proxy->dialer.resolver, err);
         if (r == 0)
                 r = blocked_new(loop, ns_of(config->report_ms, REPORT_MS), config->blocked, config->arg,
                                 &proxy->log);
@@ -246,6 +250,10 @@ void proxy_set_policy(struct proxy *proxy, const struct policy *policy) {
                 next = conn->after;
                 conn_recheck(conn);
         }
+}
+
+void proxy_set_resolv_conf(struct proxy *proxy, int fd) {
+        resolver_set_config(proxy->dialer.resolver, fd);
 }
 
 struct proxy_stats proxy_stats(const struct proxy *proxy) {

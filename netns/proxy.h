@@ -9,6 +9,7 @@
 #include "netns/blocked.h"
 #include "netns/loop.h"
 #include "netns/policy.h"
+#include "netns/resolver.h"
 #include "runtime/base/error.h"
 
 struct proxy;
@@ -17,17 +18,18 @@ enum { PROXY_LISTENERS_MAX = 80, PROXY_PORTS_MAX = 64 };
 
 /** struct proxy_config - what a proxy is to do; 0 and NULL: the default */
 struct proxy_config {
-        const struct policy *policy; /* borrowed, outlives the proxy or is replaced; never NULL */
-        const char *token;           /* required of every request; NULL: none is */
-        const char *resolv_conf;     /* NULL: the host's */
-        size_t max_clients;          /* 0: half of the descriptors of this process, less a few */
-        uint32_t head_ms;            /* for a whole head or ClientHello; 10 s */
-        uint32_t dial_ms;            /* from the request to a connection; 15 s */
-        uint32_t idle_ms;            /* without a byte in either direction; 2 h */
-        uint32_t half_ms;            /* the same for plain HTTP whose client has closed its side; 5 min */
-        uint64_t report_ms;          /* at most one report of the same refusal in this time; 10 s */
-        blocked_fn blocked;          /* never NULL */
-        void *arg;                   /* of @blocked */
+        const struct policy *policy;       /* borrowed, outlives the proxy or is replaced; never NULL */
+        const char *token;                 /* required of every request; NULL: none is */
+        const char *resolv_conf;           /* NULL: the host's */
+        resolver_config_fn resolv_changed; /* with @arg; see struct resolver_config */
+        size_t max_clients;                /* 0: half of the descriptors of this process, less a few */
+        uint32_t head_ms;                  /* for a whole head or ClientHello; 10 s */
+        uint32_t dial_ms;                  /* from the request to a connection; 15 s */
+        uint32_t idle_ms;                  /* without a byte in either direction; 2 h */
+        uint32_t half_ms;   /* the same for plain HTTP whose client has closed its side; 5 min */
+        uint64_t report_ms; /* at most one report of the same refusal in this time; 10 s */
+        blocked_fn blocked; /* never NULL */
+        void *arg;          /* of @blocked and @resolv_changed */
 };
 
 /** struct proxy_stats - counters since the start */
@@ -67,6 +69,9 @@ int proxy_lead_consume(struct proxy *proxy, int dns, const int *fds, size_t n)
 /** proxy_set_policy() - decide by @policy from now on, and end what it refuses. @policy: as in the
  * configuration. */
 void proxy_set_policy(struct proxy *proxy, const struct policy *policy);
+
+/** proxy_set_resolv_conf() - see resolver_set_config() */
+void proxy_set_resolv_conf(struct proxy *proxy, int fd);
 
 /** proxy_stats() - counters. */
 struct proxy_stats proxy_stats(const struct proxy *proxy);

@@ -1,7 +1,20 @@
+/*
+ * DOC: theory of operation
+ *
+ * A name is asked for once at a time: whoever looks it up meanwhile waits for the same answer. What can be
+ * under way is bounded, since a client that has gone away cannot take its question back (c-ares knows no
+ * such thing): at most RESOLVER_QUERIES_MAX.
+ *
+ * The configuration is read again when the file is another one, whether it was written to or replaced.
+ * Questions under way are then asked anew, at the new name servers. A process that may not open the file
+ * any more asks for its text instead (resolver_config_fn).
+ */
 #include "netns/resolver.h"
 
 #include <ares.h>
 #include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +25,8 @@
 enum {
         TRY_MS = 2000, /* the first try; c-ares doubles it */
         TRIES = 3,
-        TICK_NS = 250 * 1000 * 1000, /* how often c-ares may look at its time limits */
+        TICK_NS = 250 * 1000 * 1000,  /* how often c-ares may look at its time limits */
+        WANT_NS = 1000 * 1000 * 1000, /* how often a text is asked for that does not come */
 };
 
 /* a socket of c-ares */
@@ -22,25 +36,47 @@ struct ares_watch {
         struct ares_watch *next;
 };
 
-struct lookup {
-        struct resolver *resolver; /* NULL: the resolver is going */
-        struct lookup *before, *after;
-        lookup_fn fn; /* NULL: cancelled */
-        void *arg;
+/* a name that is asked for */
+struct query {
+        struct resolver *resolver;
+        struct query *before, *after;
+        struct lookup *lookups; /* who waits for it; NULL: nobody any more */
         struct loop_timer done; /* runs once the answer is there */
         struct addr addrs[RESOLVER_ADDRS_MAX];
         size_t n;
         const char *why;
+        bool again; /* the name servers are others now */
+        char name[HOST_NAME_BYTES_MAX + 1];
+};
+
+struct lookup {
+        struct query *query;
+        struct lookup *before, *after;
+        lookup_fn fn;
+        void *arg;
+};
+
+/* what tells a file from the one that took its place */
+struct stamp {
+        dev_t dev;
+        ino_t ino;
+        struct timespec changed;
 };
 
 struct resolver {
         struct loop *loop;
         ares_channel channel;
         char *path;
-        struct timespec changed; /* of @path when the channel was made */
+        struct stamp stamp;        /* of @path when the channel was made */
+        resolver_config_fn config; /* NULL: @path is read */
+        void *config_arg;
+        struct stamp wanted; /* of @path when its text was asked for last */
+        uint64_t wanted_ns;  /* when that was */
         struct ares_watch *watches;
-        struct lookup *lookups;
-        size_t asked; /* lookups that c-ares still works on */
+        struct query *queries;
+        size_t n_queries;
+        bool going, moving; /* c-ares ends all questions: for good, to ask them anew */
+        size_t asked;       /* queries that c-ares still works on */
         struct loop_queue tick_queue, done_queue;
         struct loop_timer tick;
 };
@@ -83,14 +119,20 @@ static void on_sock_state(void *data, ares_socket_t fd, int readable, int writab
         }
 }
 
-static struct timespec changed_at(const char *path) {
+static struct stamp stamp_of(const char *path) {
         struct stat st = { 0 };
 
         (void) stat(path, &st);
-        return st.st_mtim;
+        return (struct stamp){ st.st_dev, st.st_ino, st.st_mtim };
 }
 
-static int open_channel(struct resolver *resolver, ares_channel *ret) {
+static bool stamp_equal(const struct stamp *a, const struct stamp *b) {
+        return a->dev == b->dev && a->ino == b->ino && a->changed.tv_sec == b->changed.tv_sec &&
+               a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+/* @path: the file, or a copy of its text */
+static int open_channel(struct resolver *resolver, char *path, ares_channel *ret) {
         struct ares_options options = {
                 .flags = ARES_FLAG_NOSEARCH | ARES_FLAG_NOALIASES | ARES_FLAG_EDNS,
                 .timeout = TRY_MS,
@@ -98,7 +140,7 @@ static int open_channel(struct resolver *resolver, ares_channel *ret) {
                 .ednspsz = 1232, /* no fragments: DNS flag day 2020 */
                 .sock_state_cb = on_sock_state,
                 .sock_state_cb_data = resolver,
-                .resolvconf_path = resolver->path,
+                .resolvconf_path = path,
                 .lookups = (char[]){ "fb" }, /* the hosts file, then DNS */
         };
 
@@ -107,21 +149,24 @@ static int open_channel(struct resolver *resolver, ares_channel *ret) {
                                          ARES_OPT_SOCK_STATE_CB | ARES_OPT_RESOLVCONF | ARES_OPT_LOOKUPS);
 }
 
-int resolver_new(struct loop *loop, const char *resolv_conf, struct resolver **ret, struct error *err) {
+int resolver_new(struct loop *loop, const struct resolver_config *config, struct resolver **ret,
+                 struct error *err) {
         struct resolver *resolver = calloc(1, sizeof(*resolver));
         int r;
 
         if (!resolver)
                 return error_set(err, -ENOMEM, "out of memory");
         resolver->loop = loop;
+        resolver->config = config->changed;
+        resolver->config_arg = config->arg;
         resolver->tick_queue.ns = TICK_NS;
-        resolver->path = strdup(resolv_conf ? resolv_conf : "/etc/resolv.conf");
+        resolver->path = strdup(config->path ? config->path : "/etc/resolv.conf");
         if (!resolver->path) {
                 free(resolver);
                 return error_set(err, -ENOMEM, "out of memory");
         }
-        resolver->changed = changed_at(resolver->path);
-        r = open_channel(resolver, &resolver->channel);
+        resolver->stamp = stamp_of(resolver->path);
+        r = open_channel(resolver, resolver->path, &resolver->channel);
         if (r != ARES_SUCCESS) {
                 free(resolver->path);
                 free(resolver);
@@ -132,104 +177,217 @@ int resolver_new(struct loop *loop, const char *resolv_conf, struct resolver **r
 }
 
 static void lookup_free(struct lookup *lookup) {
-        struct resolver *resolver = lookup->resolver;
-
-        loop_cancel(&lookup->done);
-        if (resolver && lookup->before)
+        if (lookup->before)
                 lookup->before->after = lookup->after;
-        else if (resolver)
-                resolver->lookups = lookup->after;
+        else
+                lookup->query->lookups = lookup->after;
         if (lookup->after)
                 lookup->after->before = lookup->before;
         free(lookup);
 }
 
+/* Nobody finds it any more; whoever waits for it still does. */
+static void query_remove(struct query *query) {
+        struct resolver *resolver = query->resolver;
+
+        loop_cancel(&query->done);
+        if (query->before)
+                query->before->after = query->after;
+        else
+                resolver->queries = query->after;
+        if (query->after)
+                query->after->before = query->before;
+        resolver->n_queries--;
+}
+
+static void query_free(struct query *query) {
+        while (query->lookups)
+                lookup_free(query->lookups);
+        free(query);
+}
+
 struct resolver *resolver_free(struct resolver *resolver) {
         if (!resolver)
                 return NULL;
-        for (struct lookup *l = resolver->lookups; l; l = l->after)
-                l->fn = NULL;
+        resolver->going = true;
         ares_destroy(resolver->channel); /* answers everything with ARES_EDESTRUCTION */
-        while (resolver->lookups)
-                lookup_free(resolver->lookups);
+        while (resolver->queries) {
+                struct query *query = resolver->queries;
+
+                query_remove(query);
+                query_free(query);
+        }
         loop_cancel(&resolver->tick);
         free(resolver->path);
         free(resolver);
         return NULL;
 }
 
-/* A laptop that moves gets another resolv.conf; lookups under way keep the old one. */
-static void follow_configuration(struct resolver *resolver) {
-        const struct timespec now = changed_at(resolver->path);
+/* --- questions ------------------------------------------------------------------------------------------ */
+
+static void on_done(struct loop_timer *timer) {
+        struct query *query = (struct query *) (void *) ((char *) timer - offsetof(struct query, done));
+
+        query_remove(query);
+        while (query->lookups) {
+                const lookup_fn fn = query->lookups->fn;
+                void *arg = query->lookups->arg;
+
+                lookup_free(query->lookups);
+                fn(arg, query->addrs, query->n, query->why);
+        }
+        free(query);
+}
+
+static const char *why_none(int status) {
+        if (status == ARES_ENODATA || status == ARES_ENOTFOUND || status == ARES_SUCCESS)
+                return "the name does not exist or has no address";
+        return status == ARES_ETIMEOUT ? "the name servers do not answer" : "the name servers cannot answer";
+}
+
+static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *result) {
+        struct query *query = arg;
+        struct resolver *resolver = query->resolver;
+
+        (void) timeouts;
+        resolver->asked--;
+        if (status == ARES_EDESTRUCTION && (resolver->going || resolver->moving)) {
+                query->again = true;
+                return;
+        }
+        for (const struct ares_addrinfo_node *node = result ? result->nodes : NULL;
+             node && query->n < RESOLVER_ADDRS_MAX; node = node->ai_next) {
+                if (addr_from_sock(node->ai_addr, &query->addrs[query->n]) == 0)
+                        query->n++;
+        }
+        if (result)
+                ares_freeaddrinfo(result);
+        if (query->n == 0)
+                query->why = why_none(status);
+        /* an answer may be there at once, while the caller has no lookup to cancel yet */
+        loop_start(resolver->loop, &query->done, &resolver->done_queue, on_done);
+}
+
+static void ask(struct query *query) {
+        static const struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT,
+                                                          .ai_family = AF_UNSPEC };
+
+        query->again = false;
+        query->resolver->asked++;
+        ares_getaddrinfo(query->resolver->channel, query->name, NULL, &hints, on_answer, query);
+}
+
+/* --- the configuration ---------------------------------------------------------------------------------- */
+
+/* The old channel stays when the new one cannot be made: old name servers are better than none. */
+static void reconfigure(struct resolver *resolver, char *path) {
         ares_channel channel;
 
-        if (resolver->asked > 0 ||
-            (now.tv_sec == resolver->changed.tv_sec && now.tv_nsec == resolver->changed.tv_nsec))
+        if (open_channel(resolver, path, &channel) != ARES_SUCCESS)
                 return;
-        if (open_channel(resolver, &channel) != ARES_SUCCESS)
-                return;
+        resolver->moving = true;
         ares_destroy(resolver->channel);
+        resolver->moving = false;
         resolver->channel = channel;
-        resolver->changed = now;
+        for (struct query *q = resolver->queries; q; q = q->after)
+                if (q->again)
+                        ask(q);
+}
+
+static void follow_configuration(struct resolver *resolver) {
+        const struct stamp now = stamp_of(resolver->path);
+
+        /* without a file it is about to be replaced */
+        if (now.ino == 0 || stamp_equal(&now, &resolver->stamp))
+                return;
+        if (!resolver->config) {
+                resolver->stamp = now;
+                reconfigure(resolver, resolver->path);
+                return;
+        }
+        if (stamp_equal(&now, &resolver->wanted) && loop_now(resolver->loop) - resolver->wanted_ns < WANT_NS)
+                return;
+        resolver->wanted = now;
+        resolver->wanted_ns = loop_now(resolver->loop);
+        resolver->config(resolver->config_arg);
+}
+
+void resolver_set_config(struct resolver *resolver, int fd) {
+        char path[32];
+
+        resolver->stamp = resolver->wanted;
+        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        reconfigure(resolver, path);
 }
 
 static void on_tick(struct loop_timer *timer) {
         struct resolver *resolver =
                 (struct resolver *) (void *) ((char *) timer - offsetof(struct resolver, tick));
 
+        follow_configuration(resolver);
         ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
         if (resolver->asked > 0)
                 loop_start(resolver->loop, &resolver->tick, &resolver->tick_queue, on_tick);
 }
 
-static void on_done(struct loop_timer *timer) {
-        struct lookup *lookup = (struct lookup *) (void *) ((char *) timer - offsetof(struct lookup, done));
+/* --- lookups -------------------------------------------------------------------------------------------- */
 
-        if (lookup->fn)
-                lookup->fn(lookup->arg, lookup->addrs, lookup->n, lookup->why);
-        lookup_free(lookup);
+static struct query *find(const struct resolver *resolver, const char *name) {
+        struct query *q = resolver->queries;
+
+        while (q && strcmp(q->name, name) != 0)
+                q = q->after;
+        return q;
 }
 
-static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *result) {
-        struct lookup *lookup = arg;
-        struct resolver *resolver = lookup->resolver;
+/* Return: 0, -EINVAL (no name), -EAGAIN (QUERIES_MAX), -ENOMEM. */
+static int query_new(struct resolver *resolver, const char *name, struct query **ret) {
+        struct query *query;
 
-        (void) timeouts;
-        resolver->asked--;
-        for (const struct ares_addrinfo_node *node = result ? result->nodes : NULL;
-             node && lookup->n < RESOLVER_ADDRS_MAX; node = node->ai_next) {
-                if (addr_from_sock(node->ai_addr, &lookup->addrs[lookup->n]) == 0)
-                        lookup->n++;
-        }
-        if (result)
-                ares_freeaddrinfo(result);
-        if (lookup->n == 0)
-                lookup->why = status == ARES_ENODATA || status == ARES_ENOTFOUND || status == ARES_SUCCESS
-                                      ? "the name does not exist or has no address"
-                              : status == ARES_ETIMEOUT ? "the name servers do not answer"
-                                                        : "the name servers cannot answer";
-        /* an answer may be there at once, while the caller has no lookup to cancel yet */
-        loop_start(resolver->loop, &lookup->done, &resolver->done_queue, on_done);
+        if (strlen(name) > HOST_NAME_BYTES_MAX)
+                return -EINVAL;
+        if (resolver->n_queries == RESOLVER_QUERIES_MAX)
+                return -EAGAIN;
+        query = calloc(1, sizeof(*query));
+        if (!query)
+                return -ENOMEM;
+        query->resolver = resolver;
+        (void) snprintf(query->name, sizeof(query->name), "%s", name);
+        query->after = resolver->queries;
+        if (query->after)
+                query->after->before = query;
+        resolver->queries = query;
+        resolver->n_queries++;
+        *ret = query;
+        return 0;
 }
 
 int resolver_lookup(struct resolver *resolver, const char *name, lookup_fn fn, void *arg,
                     struct lookup **ret) {
-        static const struct ares_addrinfo_hints hints = { .ai_flags = ARES_AI_NOSORT,
-                                                          .ai_family = AF_UNSPEC };
-        struct lookup *lookup = calloc(1, sizeof(*lookup));
+        struct query *query;
+        struct lookup *lookup;
+        bool is_new = false;
+        int r;
 
+        follow_configuration(resolver);
+        lookup = calloc(1, sizeof(*lookup));
         if (!lookup)
                 return -ENOMEM;
-        follow_configuration(resolver);
-        lookup->resolver = resolver;
-        lookup->fn = fn;
-        lookup->arg = arg;
-        lookup->after = resolver->lookups;
+        query = find(resolver, name);
+        if (!query) {
+                r = query_new(resolver, name, &query);
+                if (r < 0) {
+                        free(lookup);
+                        return r;
+                }
+                is_new = true;
+        }
+        *lookup = (struct lookup){ .query = query, .after = query->lookups, .fn = fn, .arg = arg };
         if (lookup->after)
                 lookup->after->before = lookup;
-        resolver->lookups = lookup;
-        resolver->asked++;
-        ares_getaddrinfo(resolver->channel, name, NULL, &hints, on_answer, lookup);
+        query->lookups = lookup;
+        if (is_new)
+                ask(query);
         if (resolver->asked > 0 && !resolver->tick.queue)
                 loop_start(resolver->loop, &resolver->tick, &resolver->tick_queue, on_tick);
         *ret = lookup;
@@ -238,5 +396,5 @@ int resolver_lookup(struct resolver *resolver, const char *name, lookup_fn fn, v
 
 void lookup_cancel(struct lookup *lookup) {
         if (lookup)
-                lookup->fn = NULL; /* c-ares cannot end a single query: its answer is dropped */
+                lookup_free(lookup); /* the query goes on: its answer is for whoever waits, or nobody */
 }

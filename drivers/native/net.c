@@ -24,7 +24,7 @@
 #include "runtime/base/sys.h"
 
 enum { PORT_END = 1024 /* what the work cannot listen on itself */, DNS_PORT = 53 };
-enum { LISTENERS_MAX = 2, BACKLOG = 1024, END_TIMEOUT_MS = 1000, RULE_JSON_MAX = 1024 };
+enum { LISTENERS_MAX = 2, BACKLOG = 1024, END_TIMEOUT_MS = 1000, RULE_JSON_MAX = 1024, NOTICES_MAX = 1024 };
 
 bool net_wanted(const struct driver_plan *plan) {
         return plan->network == NETWORK_ALLOWLIST || plan->network == NETWORK_DENYLIST;
@@ -240,14 +240,21 @@ void net_read(const struct net *net, void (*fn)(void *arg, const struct egress_n
         struct pollfd fd = { .fd = net->control, .events = POLLIN };
         struct egress_notice notice;
 
-        while (net->control >= 0 && poll(&fd, 1, 0) > 0 && (fd.revents & POLLIN)) {
-                const int r = egress_recv(net->control, &notice);
+        /* whoever sends without an end must not keep the supervisor from the rest */
+        for (int i = 0; i < NOTICES_MAX && net->control >= 0; i++) {
+                int r;
 
+                if (poll(&fd, 1, 0) <= 0 || !(fd.revents & POLLIN))
+                        return;
+                r = egress_recv(net->control, &notice);
                 if (r == -EBADMSG)
                         continue; /* it reads what the work sends, and is believed no more than that */
                 if (r < 0)
                         return;
-                fn(arg, &notice);
+                if (notice.kind != EGRESS_RESOLV)
+                        fn(arg, &notice);
+                else if (egress_send_resolv_conf(net->control, NULL) < 0)
+                        continue; /* it asks again */
         }
 }
 

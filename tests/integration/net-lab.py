@@ -26,7 +26,7 @@ ZONE = {
     "manyweb.example": [WEB] * 1000,
     "closed.example": ["93.184.216.35"],
     "halfdead.example": ["93.184.216.35", WEB], "dual.example": ["2606:2800:220:1::1", WEB],
-    "empty.example": [],
+    "empty.example": [], "slow.example": [WEB],
 }
 flips = {}
 lock = threading.Lock()
@@ -46,8 +46,10 @@ def answer(query, limit):
     qtype, _ = struct.unpack("!2H", query[at + 1:at + 5])
     question, name = query[12:at + 5], ".".join(labels).lower()
     log("queries", name)
-    if name == "silent.example":
+    if name == "silent.example" or name.endswith(".silent.example"):
         return None
+    if name == "slow.example":
+        time.sleep(0.7)
     if name == "flip.example":
         with lock:
             flips[qtype] = flips.get(qtype, 0) + 1

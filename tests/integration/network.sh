@@ -395,6 +395,31 @@ allow other.example' "$("$C" net "$id")"
         eq 'mode none' "$("$C" net "$id")"
 }
 
+# a laptop moves: another resolv.conf takes the place of the old one, and what was asked of the old name servers is asked
+# of the new ones; goes red without egress_send_resolv_conf(), and the question under way without reconfigure()
+moves() {
+        local out
+        echo 'nameserver 127.0.0.9' >"$W/resolv.old"
+        cp "$T/resolv.conf" "$W/resolv.new"
+        mount --bind "$W/resolv.old" /etc/resolv.conf
+        trap 'umount -l /etc/resolv.conf; umount -l /etc/resolv.conf || true; stop_silent' EXIT
+        python3 -c 'import socket, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("127.0.0.9", 53)); time.sleep(60)' &
+        silent=$!
+        stop_silent() { kill "$silent" 2>/dev/null || true; wait "$silent" 2>/dev/null || true; }
+        work --network allowlist --allow allowed.example -- \
+                'curl -sS -m 14 https://allowed.example/x & touch up; wait; curl -sS -m 9 https://allowed.example/x' >said 2>&1 &
+        run=$!
+        wait_for 10 test -e up
+        sleep 0.7
+        mount --bind "$W/resolv.new" /etc/resolv.conf
+        SECONDS=0
+        wait "$run" || fail "$(cat said)"
+        eq 'hello from nginx
+hello from nginx' "$(cat said)"
+        [ "$SECONDS" -le 6 ] || fail "it took $SECONDS seconds"
+}
+
 # the rules as a run would have them
 explains() {
         status 0 "$C" explain --host api.allowed.example --network allowlist --allow '*.allowed.example' >said
@@ -438,6 +463,7 @@ t 'whose sockets they are' sockets
 t 'the proxy dies' proxy_dies
 t 'the proxy is confined' proxy_is_confined
 t 'other rules while it runs' replaced
+t 'the host gets other name servers' moves
 t 'explain --host' explains
 t 'rules that are wrong' bad_rules
 finish
