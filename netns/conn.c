@@ -1,6 +1,8 @@
 #include "netns/conn.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,12 @@
 #include "netns/hello.h"
 #include "runtime/base/cleanup.h"
 
-enum { READ_BYTES = 16384, ANSWER_MAX = 1024 };
+enum {
+        READ_BYTES = 16384,
+        ANSWER_MAX = 1024,
+        PROBE_S = 60, /* of silence until a server's host is asked whether it is there */
+        PROBES = 5,   /* half as far apart, until it is not */
+};
 
 /* how a client is told that a tunnel to a TLS port is not for it: handshake alerts of RFC 8446, 6.2 */
 enum { ALERT_UNRECOGNIZED_NAME = 112, ALERT_HANDSHAKE_FAILURE = 40 };
@@ -219,10 +226,36 @@ static void on_tunnel_ended(struct tunnel *tunnel, int error) {
         (void) conn_free((struct conn *) tunnel);
 }
 
-static void on_tunnel_moved(struct tunnel *tunnel) {
-        struct conn *conn = (struct conn *) tunnel;
+/*
+ * A server whose host was switched off or whose network is gone says nothing any more, and nobody would know:
+ * the kernel asks it, so that both ends are told and the descriptors come back. Only once nothing was said
+ * for a while, since it takes four calls. The client's end is in a sandbox on this host and ends with it.
+ */
+static void on_quiet(struct loop_timer *timer) {
+        struct conn *conn = (struct conn *) (void *) ((char *) timer - offsetof(struct conn, timer));
+        const int fd = conn->tunnel.ends[SERVER].fd;
 
-        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->idle_queue, on_timeout);
+        if (!conn->probed) {
+                (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ PROBE_S }, sizeof(int));
+                (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ PROBE_S / 2 }, sizeof(int));
+                (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ PROBES }, sizeof(int));
+                (void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+        }
+        conn->probed = true;
+        loop_start(conn->proxy->loop, timer, &conn->proxy->idle_queue, on_timeout);
+}
+
+void conn_moved(struct conn *conn) {
+        struct proxy *proxy = conn->proxy;
+
+        if (conn->state == CONN_FORWARD && conn->forward->client_eof)
+                loop_start(proxy->loop, &conn->timer, &proxy->half_queue, on_timeout);
+        else
+                loop_start(proxy->loop, &conn->timer, &proxy->quiet_queue, on_quiet);
+}
+
+static void on_tunnel_moved(struct tunnel *tunnel) {
+        conn_moved((struct conn *) tunnel);
 }
 
 void conn_tunnel(struct conn *conn) {
@@ -236,7 +269,7 @@ void conn_tunnel(struct conn *conn) {
         }
         drop_request(conn);
         conn->state = CONN_TUNNEL;
-        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->idle_queue, on_timeout);
+        conn_moved(conn);
         tunnel_start(&conn->tunnel, on_tunnel_ended, on_tunnel_moved);
 }
 
@@ -329,15 +362,18 @@ static void on_dialled(void *arg, const struct dial_result *result) {
 
 /* Decides and connects; again when the policy has changed meanwhile. */
 static void start_dial(struct conn *conn) {
+        int r;
+
         dial_cancel(TAKE_PTR(conn->dial));
         conn->verdict = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
         if (conn->verdict.reason != POLICY_OK) {
                 refuse_verdict(conn, &conn->verdict);
                 return;
         }
-        if (dial_start(&conn->proxy->dialer, &conn->host, conn->port, &conn->verdict, on_dialled, conn,
-                       &conn->dial) < 0) {
-                conn_answer(conn, 502, "out of memory");
+        r = dial_start(&conn->proxy->dialer, &conn->host, conn->port, &conn->verdict, on_dialled, conn,
+                       &conn->dial);
+        if (r < 0) {
+                conn_answer(conn, 502, r == -EAGAIN ? "too many names are being looked up" : "out of memory");
                 return;
         }
         conn->state = CONN_DIAL;
@@ -362,10 +398,17 @@ void conn_recheck(struct conn *conn) {
 
 /* --- the head ------------------------------------------------------------------------------------------- */
 
+/* One that is not understood names no host: the reason has to say it. */
+static void refuse_request(struct conn *conn, unsigned int status, const char *why) {
+        blocked_note(conn->proxy->log, conn->plain ? conn->host.name : "", conn->plain ? conn->port : 0, why,
+                     NULL);
+        conn_answer(conn, status, why);
+}
+
 /* A request inside of a CONNECT to port 80: for that host, on the connection that stands. */
 static void take_plain(struct conn *conn, const struct http_request *q) {
         if (q->form != HTTP_ORIGIN) {
-                conn_answer(conn, 400, "a proxy's request inside of a tunnel");
+                refuse_request(conn, 400, "a proxy's request inside of a tunnel");
                 return;
         }
         if (strcmp(q->host.name, conn->host.name) != 0 || q->port != conn->port) {
@@ -389,11 +432,11 @@ static void take_head(struct conn *conn) {
         if (r == -EAGAIN)
                 return;
         if (r < 0) {
-                conn_answer(conn, r == -E2BIG ? 431 : 400, err.msg);
+                refuse_request(conn, r == -E2BIG ? 431 : 400, err.msg);
         } else if (conn->plain) {
                 take_plain(conn, &q);
         } else if (token && !auth_check(token, q.authorization)) {
-                conn_answer(conn, 407, "the proxy token is missing or wrong");
+                refuse_request(conn, 407, "the proxy token is missing or wrong");
         } else {
                 conn->host = q.host;
                 conn->port = q.port;

@@ -50,6 +50,7 @@ struct conn {
         struct buf in;    /* read from the client and not used yet */
         struct dial *dial;
         enum http_form form;     /* of the request */
+        bool probed;             /* the server's host is asked whether it is there */
         size_t head_used;        /* bytes of @in that are its head */
         struct forward *forward; /* owned */
 };
@@ -70,7 +71,8 @@ struct proxy {
         struct blocked_log *log;
         struct listener listeners[PROXY_LISTENERS_MAX];
         size_t n_listeners, max_clients, n_clients;
-        struct loop_queue head_queue, dial_queue, idle_queue, half_queue, linger_queue, pause_queue;
+        struct loop_queue head_queue, dial_queue, quiet_queue, idle_queue, half_queue, linger_queue,
+                pause_queue;
         struct loop_timer pause; /* listeners rest while descriptors are short */
         uint64_t accepted;
         struct names *names;             /* NULL: there is no stub resolver */
@@ -110,6 +112,9 @@ void conn_tunnel(struct conn *conn);
 
 /** conn_recheck() - ask the policy again, which has changed; may free @conn */
 void conn_recheck(struct conn *conn);
+
+/** conn_moved() - a byte has passed: wait for the next one, in CONN_FORWARD and CONN_TUNNEL */
+void conn_moved(struct conn *conn);
 
 /** forward_start() - send the request at the start of @conn->in on to the connected server; from then on
  * FORWARD */

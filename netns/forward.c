@@ -203,8 +203,7 @@ static void step(struct conn *conn) {
                 client |= EPOLLRDHUP;
         loop_set(loop, &conn->tunnel.ends[CLIENT].watch, client);
         loop_set(loop, &conn->tunnel.ends[SERVER].watch, server);
-        loop_start(loop, &conn->timer, f->client_eof ? &conn->proxy->half_queue : &conn->proxy->idle_queue,
-                   conn->timer.fn);
+        conn_moved(conn);
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events) {
@@ -245,6 +244,8 @@ void forward_start(struct conn *conn) {
 
         conn->forward = calloc(1, sizeof(*conn->forward));
         r = conn->forward ? begin(conn, conn->forward) : -ENOMEM;
+        if (r == -EINVAL)
+                blocked_note(conn->proxy->log, conn->host.name, conn->port, "a malformed body", NULL);
         if (r < 0) {
                 conn_answer(conn, r == -EINVAL ? 400 : 502,
                             r == -EINVAL ? "a malformed body" : "out of memory");
@@ -254,6 +255,5 @@ void forward_start(struct conn *conn) {
         conn->state = CONN_FORWARD;
         conn->tunnel.ends[CLIENT].watch.fn = on_event;
         conn->tunnel.ends[SERVER].watch.fn = on_event;
-        loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->idle_queue, conn->timer.fn);
         step(conn);
 }

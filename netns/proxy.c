@@ -37,6 +37,8 @@ enum {
         HALF_MS = 5 * 60 * 1000,
         REPORT_MS = 10000,
 };
+/* of silence, before its rest is waited for with an eye on the server */
+#define QUIET_NS (60U * UINT64_C(1000000000))
 
 static uint64_t ns_of(uint64_t ms, uint64_t fallback) {
         return (ms ? ms : fallback) * 1000000U;
@@ -64,6 +66,8 @@ int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy
         proxy->head_queue.ns = ns_of(config->head_ms, HEAD_MS);
         proxy->dial_queue.ns = ns_of(config->dial_ms, DIAL_MS);
         proxy->idle_queue.ns = ns_of(config->idle_ms, IDLE_MS);
+        proxy->quiet_queue.ns = proxy->idle_queue.ns / 2 < QUIET_NS ? proxy->idle_queue.ns / 2 : QUIET_NS;
+        proxy->idle_queue.ns -= proxy->quiet_queue.ns;
         proxy->half_queue.ns = ns_of(config->half_ms, HALF_MS);
         proxy->linger_queue.ns = ns_of(2000, 0);
         proxy->pause_queue.ns = ns_of(100, 0);

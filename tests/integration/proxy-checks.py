@@ -496,6 +496,80 @@ def names():
     assert set(codes) == {200, 403}, codes
 
 
+def asked_once():
+    """A name that many ask for at the same time is looked up once, and each gets the answer; also who stays when others go."""
+    many = [connect() for _ in range(40)]
+    for s in many:
+        s.sendall(b"GET http://slow.example/n HTTP/1.0\r\n\r\n")
+    time.sleep(0.2)
+    for s in many[::2]:
+        s.close()
+    for s in many[1::2]:
+        assert status(read_all(s).decode()) == 200
+    with open(os.path.join(LAB, "queries"), encoding="utf-8") as f:
+        n = f.read().split().count("slow.example")
+    assert n == 2, f"{n} questions for A and AAAA"
+
+
+def many_names():
+    """Names whose servers do not answer, by clients that have gone: a bounded number, and then an answer that says so."""
+    for i in range(600):
+        s = connect()
+        s.sendall(f"CONNECT n{i}.silent.example:443 HTTP/1.0\r\n\r\n".encode())
+        s.close()
+    answer = ask(b"CONNECT one.silent.example:443 HTTP/1.0\r\n\r\n")
+    assert status(answer) == 502 and "too many names are being looked up" in answer, answer
+    # who needs no name is served, and who asks for one that is asked for already waits for that
+    assert status(ask(b"GET http://93.184.216.34/h HTTP/1.0\r\n\r\n")) == 200
+    s = connect()
+    s.sendall(b"CONNECT n1.silent.example:443 HTTP/1.0\r\n\r\n")
+    s.settimeout(0.5)
+    try:
+        raise AssertionError(s.recv(1000))
+    except TimeoutError:
+        pass
+
+
+def crowd(count):
+    """An honest client beside many that say nothing, dribble, or have closed one side, and one that is refused all the time."""
+    import multiprocessing
+    request = b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n"
+
+    def honest():
+        took = []
+        for _ in range(60):
+            start = time.monotonic()
+            assert status(ask(request)) == 200
+            took.append(time.monotonic() - start)
+        return sorted(took)
+
+    def refused(until):
+        while time.monotonic() < until:
+            ask(b"CONNECT bad.example:443 HTTP/1.0\r\n\r\n")
+
+    alone = honest()
+    held = []
+    for i in range(int(count)):
+        s = connect()
+        if i % 4 == 1:
+            s.sendall(request[:i % len(request)])
+        elif i % 4 == 2:
+            s.sendall(b"CONNECT allowed.example:7 HTTP/1.0\r\n\r\n")
+            s.shutdown(socket.SHUT_WR)
+        elif i % 4 == 3:
+            s.sendall(b"GET http://allowed.example/never HTTP/1.0\r\n\r\n")
+            s.shutdown(socket.SHUT_WR)
+        held.append(s)
+    flooders = [multiprocessing.Process(target=refused, args=(time.monotonic() + 2,)) for _ in range(2)]
+    for p in flooders:
+        p.start()
+    beside = honest()
+    for p in flooders:
+        p.join()
+    print(f"median {alone[30] * 1e3:.1f} ms alone, {beside[30] * 1e3:.1f} ms beside; 90 % {alone[54] * 1e3:.1f}, {beside[54] * 1e3:.1f}")
+    assert beside[54] < 10 * alone[54] + 0.1
+
+
 def token(value):
     import base64
     good = base64.b64encode(b"any:" + value.encode()).decode()

@@ -64,11 +64,12 @@ table() {
         check table_through_sni
 }
 
-one() { # CHECK [OPTION...] -- RULE...
-        local name=$1
+one() { # CHECK [ARG] [OPTION...] -- RULE...
+        local args=("$1")
         shift
+        case $1 in [0-9]*) args+=("$1") && shift ;; esac
         proxy "$@"
-        check "$name"
+        check "${args[@]}"
 }
 
 token() {
@@ -119,6 +120,38 @@ assert 1 < took < 3, took
 PY
 }
 
+# what came back of bodies and frames, and no byte of it is ours
+wire() {
+        need_command node
+        node "$TOP/tests/integration/net-wire.js" serve 93.184.216.34 8443 "$T/nginx/key.pem" "$CERT" >"$W/wire" &
+        servers=($!)
+        proxy -- allowed.example:8443
+        trap 'kill $pid "${servers[0]}" 2>/dev/null || true; wait || true' EXIT
+        wait_for 10 grep -q ready "$W/wire"
+        eq 'h2 ok
+ws ok' "$(timeout 20 node "$TOP/tests/integration/net-wire.js" ask "$PROXY" allowed.example 8443 "$CERT")"
+}
+
+malformed() {
+        proxy -- allowed.example
+        check smuggling
+        # goes red without refuse_request()
+        has "$(cat "$W/out")" 'blocked - 0 1 a folded header'
+        has "$(cat "$W/out")" 'Host and the target differ'
+}
+
+# goes red without on_quiet()
+probes() {
+        proxy -i 4000 -- allowed.example:7/tcp
+        exec 7<>"/dev/tcp/127.0.0.1/$PROXY"
+        printf 'CONNECT allowed.example:7 HTTP/1.0\r\n\r\n' >&7
+        asks() { ss -Hnto state established dst 93.184.216.34:7 | grep -q 'timer:(keepalive,'; }
+        connected() { ss -Hnt state established dst 93.184.216.34:7 | grep -q .; }
+        wait_for 2 connected
+        if asks; then fail 'the server of a tunnel in use is asked'; fi
+        wait_for 4 asks || fail "$(ss -Hnto)"
+}
+
 rate() {
         local n
         proxy -w 300 -- allowed.example
@@ -154,7 +187,7 @@ memory() {
 t 'TLS through CONNECT, by name' tls
 t 'SNI, CONNECT and Host agree or are refused, 27 cells' sni
 t 'the host table through CONNECT, HTTP and SNI' table
-t 'no second reading of a request' one smuggling -- allowed.example
+t 'no second reading of a request' malformed
 t 'hop-by-hop headers end here' one headers -- allowed.example
 t 'events and chunks are not held back' one streams -- allowed.example
 t 'the end of an answer' one answers -- allowed.example
@@ -163,6 +196,9 @@ t 'raw tunnels, half closed' one raw_tunnel -- allowed.example:7/tcp
 t 'bytes behind CONNECT' one early_bytes -- allowed.example:7/tcp
 t 'CONNECT to port 80 is HTTP' one plain_in_tunnel -- allowed.example
 t 'what names resolve to' one names -- '*.example' '!denied.example'
+t 'HTTP/2 and a WebSocket inside a tunnel' wire
+t 'a name is asked for once at a time' one asked_once -- slow.example
+t 'no more names at a time than a limit' one many_names -- '**'
 t 'the token' token
 t 'a denylist' denylist
 t 'an empty allowlist' empty
@@ -171,6 +207,8 @@ t 'time limits' timeouts
 t 'half closed requests' one half_closed -q 1500 -- allowed.example
 t 'more clients than there may be' one too_many_64 -c 64 -- allowed.example
 t 'a flood of refusals' rate
+t 'an honest client in a crowd' one crowd 400 -- allowed.example allowed.example:7/tcp
+t 'whether a silent server is there' probes
 t 'another policy while it runs' replaced
 t 'clients that do not read' stuck
 t 'memory of idle tunnels' memory
