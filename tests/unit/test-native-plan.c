@@ -355,18 +355,17 @@ static void mnt_point_changes_tmpfs_only(void **state) {
         assert_int_equal(rmdir(shm), 0);
 }
 
-static bool first_says(int dir, unsigned long long id, unsigned long long parent, const char *format) {
+/* what is said of a mountinfo whose last line says that @id lies on @parent */
+static bool first_says(int dir, const char *before, unsigned long long id, unsigned long long parent) {
         AUTO_FD int info = openat(dir, "info", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
-        assert_true(dprintf(info, format, id, parent) > 0);
+        assert_true(dprintf(info, "%s%llu %llu 0:2 / / rw - rootfs rootfs rw", before, id, parent) > 0);
         return mnt_is_first(dir, dir, "info");
 }
 
 /* red with `return true` for a mount that has another below it: a chroot would be taken for a way out of the
  * host */
 static void mnt_is_first_needs_no_parent(void **state) {
-        static const char one[] = "%llu %llu 0:2 / / rw - rootfs rootfs rw\n";
-        static const char last[] = "7 1 0:2 / / rw - a a rw\n%llu %llu 0:2 / / rw - rootfs rootfs rw";
         char tmp[] = "/tmp/mnt-first.XXXXXX";
         AUTO_FD int dir = -1;
         struct statx stx;
@@ -380,11 +379,10 @@ static void mnt_is_first_needs_no_parent(void **state) {
                 skip();
         }
         assert_false(mnt_is_first(dir, dir, "missing"));
-        assert_true(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id, one));
-        assert_true(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id, last));
-        assert_false(first_says(dir, stx.stx_mnt_id, stx.stx_mnt_id + 1, one));
-        assert_false(first_says(dir, stx.stx_mnt_id + 1, stx.stx_mnt_id + 1, one));
-        assert_false(first_says(dir, 0, 0, "nonsense %llu %llu\n\n"));
+        assert_true(first_says(dir, "", stx.stx_mnt_id, stx.stx_mnt_id));
+        assert_true(first_says(dir, "7 1 0:3 / / rw\n\nx\n", stx.stx_mnt_id, stx.stx_mnt_id));
+        assert_false(first_says(dir, "", stx.stx_mnt_id, stx.stx_mnt_id + 1));
+        assert_false(first_says(dir, "", stx.stx_mnt_id + 1, stx.stx_mnt_id + 1));
         assert_false(mnt_is_first(dir, AT_FDCWD, "/proc/self/mountinfo")); /* no initramfs here */
         assert_int_equal(unlinkat(dir, "info", 0), 0);
         assert_int_equal(rmdir(tmp), 0);
