@@ -295,8 +295,8 @@ static const struct {
           "write /proc/self/uid_map" },
         { masks_apply, "parts of /proc are masked or read-only here",
           "start the outer container with --security-opt systempaths=unconfined (podman: unmask=ALL; "
-          "Kubernetes: procMount: Unmasked), the systemd service with ProtectKernelTunables=no "
-          "ProtectKernelLogs=no",
+          "Kubernetes: procMount: Unmasked; bubblewrap: --bind /proc /proc), the systemd service with "
+          "ProtectKernelTunables=no ProtectKernelLogs=no",
           "fsmount(proc)" },
         { apparmor_applies, "AppArmor: /proc/sys/kernel/apparmor_restrict_unprivileged_userns is 1",
           "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or load the profile in "

@@ -32,7 +32,7 @@ enum {
 static const char temporary_prefix[] = ".tmp-";
 enum { TEMPORARY_SIZE = sizeof(temporary_prefix) + RUN_ID_LEN };
 
-static const char elsewhere[] = "set XDG_STATE_HOME to a directory of your own";
+static const char elsewhere[] = "remedy: set XDG_STATE_HOME to a directory that you can write";
 
 /* Opens the directory @name below @dir_fd, made 0700 when missing; it must be the caller's own. */
 static int own_dir(int dir_fd, const char *name, const struct ctx *ctx, struct error *err) {

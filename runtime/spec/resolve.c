@@ -27,7 +27,10 @@ static int config_open(const struct ctx *ctx, const char *path, int *ret_fd, str
                 return 0;
         }
         if (fd < 0 || fstat(fd, &st) < 0)
-                return error_set(err, -errno, "%s: cannot read: %s", ESC(path), strerror(errno));
+                return error_set(err, -errno, "%s: cannot read: %s%s", ESC(path), strerror(errno),
+                                 errno == EACCES
+                                         ? "; remedy: set XDG_CONFIG_HOME to a directory that you can read"
+                                         : "");
         if (!S_ISREG(st.st_mode))
                 return error_set(err, -EINVAL, "%s: not a regular file", ESC(path));
         if ((st.st_uid != ctx->uid && st.st_uid != 0) || (st.st_mode & S_IWOTH))
