@@ -10,7 +10,8 @@ spec=$T/nested.yaml
 echo 'security: {nested_userns: true}' >"$spec"
 
 # What is done in each place, by its own shell: $1 is the program, $2 a workspace, $3 a file the sandbox has no business
-# with. Goes red with the rule for hooks removed from fs/rules-builtin.c, and with homes shown (drivers/native/os.c).
+# with. Goes red without the rules for hooks of fs/rules-builtin.c, and with "root" among the directories of
+# drivers/native/os.c.
 cat >"$T/inside" <<'IN'
 mkdir -p "$2/.git/hooks" && cd "$2" || exit 9
 rc=0
