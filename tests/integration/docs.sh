@@ -160,16 +160,36 @@ names_exist() {
         done
 }
 
-# tests that the threat model names: `integration/SCRIPT` 'NAME', 'NAME'
+# tests_of KIND: "FILE 'NAME'" a line, of what the threat model names as `KIND/FILE` 'NAME', 'NAME'
+tests_of() {
+        grep -oE "\`$1/[a-z-]+\.[a-z]+\` ('[^']+'(, )?)+" "$TOP/docs/threat-model.md" | while read -r line; do
+                grep -oE "'[^']+'" <<<"$line" | sed "s,^,$(cut -d'`' -f2 <<<"$line") ,"
+        done
+}
 tests_exist() {
-        grep -oE "\`integration/[a-z-]+\\.sh\` ('[^']+'(, )?)+" "$TOP/docs/threat-model.md" >named
-        [ -s named ] || fail 'the threat model names no test'
-        while read -r line; do
-                script=$(echo "$line" | cut -d'`' -f2)
-                echo "$line" | grep -oE "'[^']+'" | grep -vE "^'(by|mount of) \\.\\.\\.'$" | while read -r name; do
-                        grep -qF -- "t $name " "$TOP/tests/$script" || fail "$script has no test $name"
-                done
+        tests_of integration | grep -vE "'(by|mount of) \\.\\.\\.'$" >named
+        [ "$(wc -l <named)" -gt 30 ] || fail "tests of scripts that are named: $(wc -l <named)"
+        while read -r script name; do
+                grep -qF -- "t $name " "$TOP/tests/$script" || fail "$script has no test $name"
         done <named
+        tests_of unit >named
+        [ -s named ] || fail 'no test of a program is named'
+        while read -r file name; do
+                grep -qF -- "cmocka_unit_test($(tr -d "'" <<<"$name"))" "$TOP/tests/$file" || fail "$file has no test $name"
+        done <named
+}
+
+# A table of the threat model with a column for tests has one in each row; what it names runs in a suite.
+defences_are_tested() {
+        awk -F' *[|] *' '/^[|]/ { if ($(NF - 1) == "test") on = NF; else if (on == NF && $(NF - 1) !~ /^-*$/) print $(NF - 1); \
+                else if (on && $(NF - 1) == "") print "no test: " $2; next } { on = 0 }' "$TOP/docs/threat-model.md" >cells
+        [ "$(wc -l <cells)" -gt 50 ] || fail "rows with tests: $(wc -l <cells)"
+        grep -vE '`(unit|integration|fuzz|lint)/[a-z-]+\.(c|sh)`' cells >none || true
+        [ ! -s none ] || fail "without a test: $(cat none)"
+        grep -ohE '`integration/[a-z-]+\.sh`' "$TOP/docs/threat-model.md" | tr -d '`' | sort -u | while read -r name; do
+                name=$(basename "$name" .sh)
+                grep -q "^  '$name': " "$TOP/tests/integration/meson.build" || fail "$name.sh is in no suite"
+        done
 }
 
 records_are_numbered() {
@@ -196,5 +216,6 @@ t 'cross references exist' cross_references_exist
 t 'links between documents exist' links_exist
 t 'files and functions that documents name exist' names_exist
 t 'tests that the threat model names exist' tests_exist
+t 'every defence of the threat model has a test' defences_are_tested
 t 'decision records are numbered and complete' records_are_numbered
 finish

@@ -76,6 +76,18 @@ workflow_cannot_widen() {
         has "$(cat err)" AWS_SECRET_ACCESS_KEY
 }
 
+# red once a specification is looked for in the workspace
+workspace_specifies_nothing() {
+        local file before
+        before=$("$C" spec show)
+        mkdir .cofferdam .config .config/cofferdam
+        for file in .cofferdam.yaml cofferdam.yaml .cofferdam.json .cofferdam/config.yaml .config/cofferdam/config.yaml .env; do
+                echo 'network: {mode: open}' >"$file"
+        done
+        eq "$before" "$("$C" spec show)"
+        eq '' "$(sandbox -- sh -c 'sed 1,2d /proc/net/dev | grep -v " lo:"')" 'devices of the host'
+}
+
 config_of_others_is_refused() {
         export XDG_CONFIG_HOME=$PWD/config
         mkdir -p config/cofferdam
@@ -104,7 +116,8 @@ t 'lists add up, lower sources first' lists_add_up
 t 'JSON holds no value of a variable' json_is_for_programs
 t 'check says what is wrong, and where' check_says_what_is_wrong
 t 'every bad file is refused in one line' assets_are_refused
-t 'a workflow cannot say what is the operator'"'"'s' workflow_cannot_widen
+t 'a workflow cannot say what the operator has to' workflow_cannot_widen
+t 'a file of the workspace specifies nothing' workspace_specifies_nothing
 t 'a configuration that others can write is refused' config_of_others_is_refused
 t 'the schema' schema_is_the_installed_one
 t 'wrong words' wrong_words
