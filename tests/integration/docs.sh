@@ -175,7 +175,7 @@ tests_exist() {
         tests_of unit >named
         [ -s named ] || fail 'no test of a program is named'
         while read -r file name; do
-                grep -qF -- "cmocka_unit_test($(tr -d "'" <<<"$name"))" "$TOP/tests/$file" || fail "$file has no test $name"
+                grep -qE -- "(cmocka_unit_test|TEST)\($(tr -d "'" <<<"$name")\)" "$TOP/tests/$file" || fail "$file has no test $name"
         done <named
 }
 
