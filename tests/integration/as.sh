@@ -31,7 +31,7 @@ stage() {
         mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers" "$stage/posix"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
-        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,swap,try-calls} "$stage/helpers/"
+        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,registry-drive,swap,try-calls} "$stage/helpers/"
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         if [ "$(basename "$script" .sh)" = library ]; then
                 built=$(dirname "$COFFERDAM") # or the directory the link in it leads to
