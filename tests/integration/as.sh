@@ -11,12 +11,12 @@ script=tests/integration/$name
 [ -e "$top/$script" ] || script=$(cd "$top" && echo tests/*/"$name")
 shift 2
 : "${COFFERDAM:=$top/build/cofferdam}" "${COFFERDAM_SHARED:=$top/../shared}" "${COFFERDAM_HELPERS:=$top/build/tests/integration}"
-: "${COFFERDAM_POSIX:=$top/build/tests/posix}"
+: "${COFFERDAM_POSIX:=$top/build/tests/posix}" "${COFFERDAM_SERVERS:=$top/build/servers}"
 # nohup and some CI runners ignore signals, which a shell cannot undo
 vars=(--default-signal COFFERDAM_LONG="${COFFERDAM_LONG-}" COFFERDAM_SEED="${COFFERDAM_SEED-}" COFFERDAM_POINTS="${COFFERDAM_POINTS-}"
         COFFERDAM_MUST_WORK="${COFFERDAM_MUST_WORK-}" LC_ALL=C.UTF-8)
 paths=(COFFERDAM="$COFFERDAM" COFFERDAM_SHARED="$COFFERDAM_SHARED" COFFERDAM_HELPERS="$COFFERDAM_HELPERS"
-        COFFERDAM_POSIX="$COFFERDAM_POSIX")
+        COFFERDAM_POSIX="$COFFERDAM_POSIX" COFFERDAM_SERVERS="$COFFERDAM_SERVERS")
 
 skip_all() {
         echo "1..0 # SKIP $*"
@@ -33,6 +33,7 @@ stage() {
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
         cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,registry-drive,swap,try-calls} "$stage/helpers/"
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
+        case $name in net* | proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
         if [ "$(basename "$script" .sh)" = library ]; then
                 built=$(dirname "$COFFERDAM") # or the directory the link in it leads to
                 [ -e "$built/meson-private" ] || built=$(dirname "$built")
@@ -59,7 +60,8 @@ user:0)
         setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env -i "${vars[@]}" \
                 HOME=/home/cofftest USER=cofftest LOGNAME=cofftest SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin \
                 COFFERDAM="$stage/top/build/cofferdam" COFFERDAM_SHARED="$stage/shared" \
-                COFFERDAM_HELPERS="$stage/helpers" COFFERDAM_POSIX="$stage/posix" "$stage/top/$script" "$@"
+                COFFERDAM_HELPERS="$stage/helpers" COFFERDAM_POSIX="$stage/posix" COFFERDAM_SERVERS="$stage/servers" \
+                "$stage/top/$script" "$@"
         ;;
 *)
         echo "usage: as.sh root|user SCRIPT [PATTERN...]" >&2

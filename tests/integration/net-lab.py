@@ -18,6 +18,7 @@ WEB = "93.184.216.34"
 ZONE = {
     "allowed.example": [WEB], "denied.example": [WEB], "other.example": [WEB], "a.wild.example": [WEB],
     "xn--bcher-kva.example": [WEB],
+    "git.corp.example": ["93.184.216.40"], "npm.corp.example": ["93.184.216.40"],
     "private.example": ["10.0.0.1"], "loop.example": ["127.0.0.1"], "meta.example": ["169.254.169.254"],
     "mapped.example": ["::ffff:127.0.0.1"], "nat64.example": ["64:ff9b::127.0.0.1"], "six.example": ["::1"],
     "linklocal.example": ["fe80::1"], "multicast.example": ["224.0.0.1"], "broadcast.example": ["255.255.255.255"],

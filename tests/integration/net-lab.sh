@@ -6,7 +6,26 @@
 # $CERT        the certificate authority of the servers
 # $T/nginx     what https://allowed.example/ and its like serve
 # $T/resolv.conf names the name server
-for program in nginx python3 openssl curl ip; do
+# serve NAME ARG...: a server of Debian's, started in the background; its pid goes to servers
+
+# server NAME: its path. Where its package is not installed it was taken apart by ./dev, which starts no service.
+SERVERS=${COFFERDAM_SERVERS-$TOP/build/servers}
+server() {
+        if [ -x "$SERVERS/usr/sbin/$1" ]; then echo "$SERVERS/usr/sbin/$1"; else PATH=$PATH:/usr/sbin command -v "$1"; fi
+}
+serve() {
+        local path libs
+        path=$(server "$1") || fail "no $1: './dev test' gets it"
+        libs=("$SERVERS"/usr/lib/*-linux-gnu* "$SERVERS"/lib/*-linux-gnu*)
+        shift
+        LD_LIBRARY_PATH=$(IFS=: && echo "${libs[*]}") "$path" "$@" &
+        servers+=($!)
+}
+server nginx >/dev/null || {
+        echo '1..0 # SKIP no nginx on this machine'
+        exit 0
+}
+for program in python3 openssl curl ip; do
         command -v "$program" >/dev/null || {
                 echo "1..0 # SKIP no $program on this machine"
                 exit 0
@@ -43,7 +62,6 @@ http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/ngi
  server { listen 93.184.216.34:443 ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem;
  root $T/nginx; index index.json; location = /greet { default_type application/json; alias $T/nginx/greet/index.json; } } }
 CONF
-nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1 &
-servers+=($!)
+serve nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1
 answers() { [ -s "$T/lab/ready" ] && (exec 3<>/dev/tcp/93.184.216.34/443) 2>/dev/null; }
 wait_for 10 answers || { cat "$T/lab/log" "$T/nginx/err"; echo 'Bail out! no servers'; exit 1; }

