@@ -8,6 +8,7 @@
 
 #include "cli/library.h"
 #include "cli/verbs.h"
+#include "drivers/native/native.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
@@ -100,6 +101,8 @@ static int dispatch(int argc, char **argv) {
                 log_error("no verb: see 'cofferdam help'");
                 return EXIT_USAGE;
         }
+        if (strcmp(argv[1], INIT_WORD) == 0)
+                native_init();
         if (strcmp(argv[1], LIBRARY_WORD) == 0)
                 return library_main();
         verb = verb_find(argv[1]);

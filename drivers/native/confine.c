@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "drivers/native/setup.h"
@@ -14,27 +13,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/sys.h"
 
-/* linux/landlock.h of 6.1 stops before scopes */
-struct ruleset_attr {
-        uint64_t handled_access_fs, handled_access_net, scoped;
-};
 enum { ARGS_MAX = 8 << 20, TITLE_MAX = 512 };
-enum { SCOPE_ABSTRACT_UNIX_SOCKET = 1, SCOPE_SIGNAL = 2, SCOPE_ABI = 6 };
-
-bool landlock_can_scope(void) {
-        return syscall(SYS_landlock_create_ruleset, NULL, 0, 1 /* LANDLOCK_CREATE_RULESET_VERSION */) >=
-               SCOPE_ABI;
-}
-
-int landlock_scope(void) {
-        const struct ruleset_attr attr = { .scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL };
-        AUTO_FD int fd = -1;
-
-        fd = (int) syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
-        if (fd < 0)
-                return landlock_can_scope() ? -errno : -ENOTSUP;
-        return syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
-}
 
 int confine_caps(void) {
         return caps_keep(0);

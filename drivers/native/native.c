@@ -529,6 +529,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                            .host_fd = -1,
                            .root_fd = -1,
                            .fuse_fd = -1,
+                           .sealed_fd = -1,
                            .trace = req->trace };
         const struct seccomp_options options = {
                 .nested_userns = sb->plan->nested_userns,

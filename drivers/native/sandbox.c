@@ -692,7 +692,8 @@ static int stage_net(struct setup *s, struct error *err) {
 /*
  * stage_confine - no way back
  * Must: drop every capability, forbid new privileges, filter system calls; be the last stage: pid 1 itself
- * lives under what its commands inherit. Must not: keep a descriptor beyond the socket.
+ * lives under what its commands inherit. Must not: keep a descriptor beyond the socket and
+ * what is executed next.
  */
 static int stage_confine(struct setup *s, struct error *err) {
         int r;
@@ -700,11 +701,15 @@ static int stage_confine(struct setup *s, struct error *err) {
         (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL); /* not in every kernel; refused later anyway */
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
-        if (s->plan->network == NETWORK_OPEN) {
-                r = landlock_scope(); /* not before Linux 6.12: native_describe() says so */
-                if (r < 0 && r != -ENOTSUP)
-                        return error_set(err, r, "landlock: %s", strerror(-r));
-        }
+        /* a sandbox inside makes mounts, which landlock refuses; scopes: native_describe() says where they
+         * are missing */
+        r = landlock_work(!s->plan->nested_userns, s->plan->network == NETWORK_OPEN);
+        if (r < 0 && r != -ENOTSUP)
+                return error_set(err, r, "landlock: %s", strerror(-r));
+        if (r < 0 || s->plan->nested_userns)
+                r = sealed_copy(&s->sealed_fd);
+        if (r < 0)
+                return error_set(err, r, "a copy of cofferdam in memory: %s", strerror(-r));
         r = limits_inherit(s->limits, err);
         if (r < 0)
                 return r;
@@ -712,7 +717,7 @@ static int stage_confine(struct setup *s, struct error *err) {
         if (r < 0)
                 return error_set(err, r, "drop capabilities: %s", strerror(-r));
         confine_memory("cofferdam-init");
-        confine_fds(&s->sock, 1);
+        confine_fds((const int[]){ s->sock, s->sealed_fd }, s->sealed_fd < 0 ? 1 : 2);
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
                 return error_set(err, -errno, "dumpable: %s", strerror(errno));
         r = seccomp_filter_load(&s->filter);
@@ -773,6 +778,12 @@ _Noreturn void sandbox_main(struct setup *s) {
                 if (stages[i].run(s, &err) < 0)
                         give_up(s, stages[i].explain, &err);
                 trace_step(&s->trace, stages[i].name);
+        }
+        if (s->sealed_fd >= 0) {
+                const int r = sealed_exec(s->sealed_fd, s->sock, &s->plan->profile);
+
+                (void) error_set(&err, r, "execute a copy of cofferdam in memory: %s", strerror(-r));
+                give_up(s, "seccomp", &err);
         }
         if (fdpass_send(s->sock, &ready, sizeof(ready), NULL, 0) < 0)
                 _exit(1);

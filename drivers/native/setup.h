@@ -74,9 +74,10 @@ struct setup {
         struct seccomp_program filter;
         struct trace trace;
         /* made by the stages */
-        int host_fd; /* "/" of the host */
-        int root_fd; /* the new root */
-        int fuse_fd; /* the FUSE mount */
+        int host_fd;   /* "/" of the host */
+        int root_fd;   /* the new root */
+        int fuse_fd;   /* the FUSE mount */
+        int sealed_fd; /* what pid 1 executes before it serves; -1: it goes on as it is */
 };
 
 /**
@@ -92,14 +93,27 @@ _Noreturn void sandbox_main(struct setup *setup);
  */
 _Noreturn void init_serve(int sock, const struct profile_program *profile);
 
-/** landlock_can_scope() - whether landlock_scope() will work on this kernel */
+/** landlock_can_scope() - whether the @scope of landlock_work() will work on this kernel */
 bool landlock_can_scope(void);
 
 /**
- * landlock_scope() - no signals and abstract sockets beyond the sandbox (Linux 6.12); needs no_new_privs
- * Return: 0, -ENOTSUP (an older kernel), -errno.
+ * landlock_work() - what landlock keeps from the work; in the new root, needs no_new_privs
+ * @programs: nothing is executed that is not below "/" (Linux 5.19)
+ * @scope: no signals and abstract sockets beyond the sandbox (Linux 6.12); an older kernel does without
+ * Return: 0, -ENOTSUP (an older kernel has no @programs), -errno.
  */
-int landlock_scope(void);
+int landlock_work(bool programs, bool scope) __attribute__((warn_unused_result));
+
+/**
+ * sealed_copy() - a copy in memory of the executable of this process, which nobody can change
+ * @ret_fd: untouched when no process with our ids could change the executable itself
+ * Return: 0, -errno of memfd_create(2) and of copying.
+ */
+int sealed_copy(int *ret_fd) __attribute__((warn_unused_result));
+
+/** sealed_exec() - go on as native_init() in @copy_fd. Return: -errno when that failed. */
+int sealed_exec(int copy_fd, int sock, const struct profile_program *profile)
+        __attribute__((warn_unused_result));
 
 /** confine_caps() - drop every capability from every set. Return: 0 or -errno. */
 int confine_caps(void);
