@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/fanotify.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -26,121 +25,107 @@
 #include "fs/guard.h"
 #include "runtime/base/callfilter.h"
 #include "runtime/base/cleanup.h"
-#include "runtime/base/landlock.h"
-
-#ifndef SYS_fchmodat2
-#define SYS_fchmodat2 452
-#endif
-#define ALLOW(name) \
-        { SYS_##name, CALL_ALLOW, 0, 0, 0 }
-#define ALLOW_IF(name, arg, mask, value) \
-        { SYS_##name, CALL_ALLOW_IF, (arg), (uint32_t) (mask), (uint32_t) (value) }
 
 // clang-format off: one call, one entry
 static const struct callfilter_call calls[] = {
         /* open files, the kernel's channel among them */
-        ALLOW(read),
-        ALLOW(write),
-        ALLOW(readv),
-        ALLOW(writev),
-        ALLOW(pread64),
-        ALLOW(pwrite64),
-        ALLOW(preadv2),
-        ALLOW(pwritev2),
-        ALLOW(lseek),
-        ALLOW(ftruncate),
-        ALLOW(fallocate),
-        ALLOW(fsync),
-        ALLOW(fdatasync),
-        ALLOW(copy_file_range),
-        ALLOW(close),
-        ALLOW(dup3),
-        ALLOW(fcntl),
-        ALLOW(flock),
-        ALLOW_IF(ioctl, 1, UINT32_MAX, FUSE_DEV_IOC_CLONE),
-        ALLOW_IF(ioctl, 1, UINT32_MAX, FICLONE),
+        CALL(read),
+        CALL(write),
+        CALL(readv),
+        CALL(writev),
+        CALL(pread64),
+        CALL(pwrite64),
+        CALL(preadv2),
+        CALL(pwritev2),
+        CALL(lseek),
+        CALL(ftruncate),
+        CALL(fallocate),
+        CALL(fsync),
+        CALL(fdatasync),
+        CALL(copy_file_range),
+        CALL(close),
+        CALL(dup3),
+        CALL(fcntl),
+        CALL(flock),
+        CALL_IF(ioctl, 1, UINT32_MAX, FUSE_DEV_IOC_CLONE),
+        CALL_IF(ioctl, 1, UINT32_MAX, FICLONE),
         /* names */
-        ALLOW(openat),
-        ALLOW(openat2),
-        ALLOW(newfstatat),
-        ALLOW(fstat),
-        ALLOW(statx),
-        ALLOW(fstatfs),
-        { 457 /* statmount */, CALL_ALLOW, 0, 0, 0 },
-        ALLOW(getdents64),
-        ALLOW(mkdirat),
-        ALLOW(mknodat),
-        ALLOW(unlinkat),
-        ALLOW(renameat),
-        ALLOW(renameat2),
-        ALLOW(linkat),
-        ALLOW(symlinkat),
-        ALLOW(readlinkat),
-        ALLOW(faccessat),
-        ALLOW(faccessat2),
+        CALL(openat),
+        CALL(openat2),
+        CALL(newfstatat),
+        CALL(fstat),
+        CALL(statx),
+        CALL(fstatfs),
+        CALL(statmount),
+        CALL(getdents64),
+        CALL(mkdirat),
+        CALL(mknodat),
+        CALL(unlinkat),
+        CALL(renameat),
+        CALL(renameat2),
+        CALL(linkat),
+        CALL(symlinkat),
+        CALL(readlinkat),
+        CALL(faccessat),
+        CALL(faccessat2),
         /* attributes */
-        ALLOW(fchmod),
-        ALLOW(fchmodat),
-        ALLOW(fchmodat2),
-        ALLOW(utimensat),
-        ALLOW(setxattr),
-        ALLOW(getxattr),
-        ALLOW(listxattr),
-        ALLOW(removexattr),
-        ALLOW(fsetxattr),
-        ALLOW(fgetxattr),
-        ALLOW(flistxattr),
-        ALLOW(fremovexattr),
+        CALL(fchmod),
+        CALL(fchmodat),
+        CALL(fchmodat2),
+        CALL(utimensat),
+        CALL(setxattr),
+        CALL(getxattr),
+        CALL(listxattr),
+        CALL(removexattr),
+        CALL(fsetxattr),
+        CALL(fgetxattr),
+        CALL(flistxattr),
+        CALL(fremovexattr),
         /* memory, never for code */
-        ALLOW_IF(mmap, 2, PROT_EXEC, 0),
-        ALLOW_IF(mprotect, 2, PROT_EXEC, 0),
-        ALLOW(munmap),
-        ALLOW(mremap),
-        ALLOW(madvise),
-        ALLOW(brk),
+        CALL_IF(mmap, 2, PROT_EXEC, 0),
+        CALL_IF(mprotect, 2, PROT_EXEC, 0),
+        CALL(munmap),
+        CALL(mremap),
+        CALL(madvise),
+        CALL(brk),
         /* threads, never processes */
-        ALLOW_IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
+        CALL_IF(clone, 0, CLONE_THREAD, CLONE_THREAD),
         { SYS_clone3, CALL_ENOSYS, 0, 0, 0 },
-        ALLOW(set_robust_list),
-        ALLOW(rseq),
-        ALLOW(futex),
-        ALLOW(sched_yield),
-        ALLOW(sched_getaffinity),
-        ALLOW(gettid),
-        ALLOW(getpid),
-        ALLOW(exit),
-        ALLOW(exit_group),
+        CALL(set_robust_list),
+        CALL(rseq),
+        CALL(futex),
+        CALL(sched_yield),
+        CALL(sched_getaffinity),
+        CALL(gettid),
+        CALL(getpid),
+        CALL(exit),
+        CALL(exit_group),
         /* its own signals, limits and ids */
-        ALLOW(rt_sigaction),
-        ALLOW(rt_sigprocmask),
-        ALLOW(rt_sigreturn),
-        ALLOW(rt_sigtimedwait),
-        ALLOW(restart_syscall),
-        ALLOW_IF(prlimit64, 0, UINT32_MAX, 0),
-        ALLOW(umask),
-        ALLOW(getgroups),
-        ALLOW(getuid),
+        CALL(rt_sigaction),
+        CALL(rt_sigprocmask),
+        CALL(rt_sigreturn),
+        CALL(rt_sigtimedwait),
+        CALL(restart_syscall),
+        CALL_IF(prlimit64, 0, UINT32_MAX, 0),
+        CALL(umask),
+        CALL(getgroups),
+        CALL(getuid),
         /* the supervisor's sockets */
-        ALLOW(sendto),
-        ALLOW(recvmsg),
-        ALLOW(clock_gettime),
-        ALLOW(getrandom),
-        ALLOW(sysinfo), /* qsort(3) asks how much memory there is, from 1 KiB on */
-#ifdef SYS_chmod        /* aarch64 has the *at forms only */
-        ALLOW(chmod),
-        ALLOW(readlink),
+        CALL(sendto),
+        CALL(recvmsg),
+        CALL(clock_gettime),
+        CALL(getrandom),
+        CALL(sysinfo), /* qsort(3) asks how much memory there is, from 1 KiB on */
+#ifdef SYS_chmod       /* aarch64 has the *at forms only */
+        CALL(chmod),
+        CALL(readlink),
 #endif
 };
 // clang-format on
 
-static int confine_files(const struct guard_config *config) {
-        AUTO_FREE struct landlock_place *places = calloc(2 * config->n_regions + 1, sizeof(*places));
-        AUTO_FD int fuse = open("/dev/fuse", O_PATH | O_CLOEXEC);
+static size_t list_places(const struct guard_config *config, int fuse, struct landlock_place *places) {
         size_t n = 0;
-        int r;
 
-        if (!places)
-                return -ENOMEM;
         for (size_t i = 0; i < config->n_regions; i++) {
                 const struct region *region = &config->regions[i];
 
@@ -150,34 +135,30 @@ static int confine_files(const struct guard_config *config) {
                 places[n++] = (struct landlock_place){ region->upper_fd, LANDLOCK_CHANGE };
         }
         places[n++] = (struct landlock_place){ fuse, LANDLOCK_DEVICE };
-        r = landlock_confine(places, n, false);
-        return r == -ENOTSUP ? 0
-                             : r; /* an older kernel: the list below and the descriptors are what there is */
+        return n;
 }
 
 int guard_confine(const struct guard_config *config, struct error *err) {
-        const struct rlimit none = { 0 };
-        const struct callfilter_call own_threads = ALLOW_IF(tgkill, 0, UINT32_MAX, getpid());
+        AUTO_FREE struct landlock_place *places = calloc(2 * config->n_regions + 1, sizeof(*places));
+        AUTO_FD int fuse = open("/dev/fuse", O_PATH | O_CLOEXEC);
+        const struct callfilter_call own_threads = CALL_IF(tgkill, 0, UINT32_MAX, getpid());
         const struct callfilter_call watching[] = {
-                ALLOW_IF(fanotify_mark, 1, UINT32_MAX, FAN_MARK_ADD | FAN_MARK_ONLYDIR),
-                ALLOW(eventfd2),
-                ALLOW(ppoll),
+                CALL_IF(fanotify_mark, 1, UINT32_MAX, FAN_MARK_ADD | FAN_MARK_ONLYDIR),
+                CALL(eventfd2),
+                CALL(ppoll),
         };
-        struct callfilter_call all[ARRAY_SIZE(calls) + 1 + ARRAY_SIZE(watching)];
-        size_t n = ARRAY_SIZE(calls);
-        int r;
+        struct confinement confinement = {
+                .lists = { { calls, ARRAY_SIZE(calls) }, { &own_threads, 1 } },
+                .otherwise = CALL_ELSE_KILL,
+                .places = places,
+        };
 
+        if (!places)
+                return error_set(err, -ENOMEM, "out of memory");
         /* an oriented stream: perror(3), which libfuse calls when its device is gone, opens no other */
         (void) fwide(stderr, -1);
-        if (setrlimit(RLIMIT_CORE, &none) < 0)
-                return error_set(err, -errno, "RLIMIT_CORE: %s", strerror(errno));
-        r = confine_files(config);
-        if (r < 0)
-                return error_set(err, r, "landlock: %s", strerror(-r));
-        memcpy(all, calls, sizeof(calls));
-        all[n++] = own_threads;
-        for (size_t i = 0; config->exclusive_fd >= 0 && i < ARRAY_SIZE(watching); i++)
-                all[n++] = watching[i];
-        r = callfilter_load(all, n, CALL_ELSE_KILL);
-        return r < 0 ? error_set(err, r, "seccomp: %s", strerror(-r)) : 0;
+        confinement.n_places = list_places(config, fuse, places);
+        if (config->exclusive_fd >= 0)
+                confinement.lists[2] = (struct callfilter_list){ watching, ARRAY_SIZE(watching) };
+        return confine_process(&confinement, err);
 }

@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -122,4 +123,32 @@ int callfilter_load(const struct callfilter_call *calls, size_t n, enum callfilt
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return -errno;
         return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0 ? -errno : 0;
+}
+
+static int load_lists(const struct confinement *c) {
+        struct callfilter_call all[CALLFILTER_CALLS_MAX];
+        size_t n = 0;
+
+        for (size_t i = 0; i < CONFINEMENT_LISTS_MAX; i++) {
+                if (c->lists[i].n > CALLFILTER_CALLS_MAX - n)
+                        return -E2BIG;
+                if (c->lists[i].n > 0)
+                        memcpy(all + n, c->lists[i].calls, c->lists[i].n * sizeof(*all));
+                n += c->lists[i].n;
+        }
+        return callfilter_load(all, n, c->otherwise);
+}
+
+int confine_process(const struct confinement *c, struct error *err) {
+        const struct rlimit none = { 0 };
+        int r = 0;
+
+        if (setrlimit(RLIMIT_CORE, &none) < 0)
+                return error_set(err, -errno, "RLIMIT_CORE: %s", strerror(errno));
+        if (c->places)
+                r = landlock_confine(c->places, c->n_places, c->connects);
+        if (r < 0 && r != -ENOTSUP)
+                return error_set(err, r, "landlock: %s", strerror(-r));
+        r = load_lists(c);
+        return r < 0 ? error_set(err, r, "seccomp: %s", strerror(-r)) : 0;
 }

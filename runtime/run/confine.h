@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/base/error.h"
+#include "runtime/base/landlock.h"
 
 /**
  * confine_supervisor() - no new privileges, few capabilities, a list of system calls; for good
@@ -16,5 +17,7 @@ int confine_supervisor(struct error *err) __attribute__((warn_unused_result));
 /**
  * confine_lander() - the same for the child that lands, which inherits the supervisor's: files only, and any
  * other call ends it
+ * @places: what it opens and changes; nothing else, where the kernel has landlock
  */
-int confine_lander(struct error *err) __attribute__((warn_unused_result));
+int confine_lander(const struct landlock_place *places, size_t n, struct error *err)
+        __attribute__((warn_unused_result));

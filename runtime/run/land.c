@@ -120,6 +120,28 @@ static void land_all(const struct run_dir *dir, const json_t *state, struct even
                               r < 0 ? err.msg : NULL));
 }
 
+/* From here on the child changes the record of the run, the staged regions and what they lie over. A region
+ * that cannot be opened now will not be landed either. */
+static int confine_to(const struct run_dir *dir, const json_t *rows) {
+        const size_t n_rows = json_array_size(rows);
+        AUTO_FREE struct landlock_place *places = calloc(2 * n_rows + 1, sizeof(*places));
+        size_t n = 0;
+
+        if (!places)
+                return -ENOMEM;
+        places[n++] = (struct landlock_place){ dir->fd, LANDLOCK_CHANGE };
+        for (size_t i = 0; i < n_rows; i++) {
+                AUTO_RUN_REGION struct run_region region = RUN_REGION_INIT;
+
+                if (!is_staged(json_array_get(rows, i)) ||
+                    run_region_open(dir, json_array_get(rows, i), RUN_SOURCE_SAME, &region, NULL) < 0)
+                        continue;
+                places[n++] = (struct landlock_place){ TAKE_FD(region.upper_fd), LANDLOCK_CHANGE };
+                places[n++] = (struct landlock_place){ TAKE_FD(region.lower_fd), LANDLOCK_CHANGE };
+        }
+        return confine_lander(places, n, NULL);
+}
+
 void run_land(const struct run_dir *dir, const json_t *state, struct events *events, const char *when) {
         const json_t *rows = run_regions(state);
         bool staged = false;
@@ -132,7 +154,7 @@ void run_land(const struct run_dir *dir, const json_t *state, struct events *eve
                 return;
         pid = fork();
         if (pid == 0) {
-                if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || confine_lander(NULL) < 0)
+                if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || confine_to(dir, rows) < 0)
                         _exit(1);
                 events->sink_fd = -1; /* the parent has what it was not given yet */
                 land_all(dir, state, events, when);

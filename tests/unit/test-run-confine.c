@@ -20,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -227,6 +228,10 @@ static void supervisor_gets_eperm_beyond_its_list(void **state) {
         assert_int_equal(in_child(confine_supervisor, all_refused, 0), EXIT_DONE << 8);
 }
 
+static int confine_as_lander(struct error *err) {
+        return confine_lander(NULL, 0, err);
+}
+
 static int one_call(long nr) {
         return syscall(nr, -1, -1, -1, -1, -1, -1) < 0 ? errno : 0;
 }
@@ -238,10 +243,60 @@ static void lander_dies_beyond_its_list(void **state) {
 
                 if (is_allowed(nr, true))
                         continue;
-                status = in_child(confine_lander, one_call, nr);
+                status = in_child(confine_as_lander, one_call, nr);
                 if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
                         fail_msg("call %d: %#x", nr, (unsigned int) status);
         }
+}
+
+enum { MAY = O_RDWR | O_CREAT | O_CLOEXEC };
+
+/* @base: has the directories "own" and "other". Return: EXIT_DONE, or which call was not as it should be. */
+static int files_of_lander(int base) {
+        const struct landlock_place own = { openat(base, "own", O_PATH | O_DIRECTORY | O_CLOEXEC),
+                                            LANDLOCK_CHANGE };
+        const struct landlock_place none = { .fd = -1 };
+        const pid_t pid = fork();
+        int status = 0;
+
+        if (pid == 0)
+                _exit(landlock_confine(&none, 1, false) == -ENOTSUP);
+        if (waitpid(pid, &status, 0) != pid || status != 0)
+                return EXIT_DONE; /* a kernel without landlock: the list is what there is */
+        if (own.fd < 0 || confine_lander(&own, 1, NULL) < 0)
+                return EXIT_UNCONFINED;
+        if (openat(base, "own/file", MAY, 0600) < 0 || mkdirat(base, "own/dir", 0700) < 0 ||
+            renameat(base, "own/file", base, "own/dir/file") < 0 || unlinkat(base, "own/dir/file", 0) < 0)
+                return 1;
+        if (openat(base, "other/file", MAY, 0600) >= 0 || openat(base, "other/there", O_RDONLY) >= 0 ||
+            mkdirat(base, "other/dir", 0700) >= 0 || renameat(base, "own/dir", base, "other/dir") >= 0 ||
+            unlinkat(base, "other/there", 0) >= 0 || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0)
+                return 2;
+        return EXIT_DONE;
+}
+
+/* goes red when confine_lander() takes no places, or confine_process() leaves landlock out */
+static void lander_has_its_places_only(void **state) {
+        char path[] = "/tmp/test-run-confine.XXXXXX";
+        int base, status = 0;
+        pid_t pid;
+
+        (void) state;
+        assert_non_null(mkdtemp(path));
+        base = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        assert_int_equal(mkdirat(base, "own", 0700) | mkdirat(base, "other", 0700), 0);
+        assert_int_equal(mknodat(base, "other/there", S_IFREG | 0600, 0), 0);
+        pid = fork();
+        if (pid == 0)
+                _exit(files_of_lander(base));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        (void) unlinkat(base, "own/file", 0);
+        (void) unlinkat(base, "own/dir", AT_REMOVEDIR);
+        assert_int_equal(unlinkat(base, "other/there", 0), 0);
+        assert_int_equal(unlinkat(base, "own", AT_REMOVEDIR) | unlinkat(base, "other", AT_REMOVEDIR), 0);
+        (void) close(base);
+        assert_int_equal(rmdir(path), 0);
+        assert_int_equal(status, EXIT_DONE << 8);
 }
 
 static bool eperm(long r) {
@@ -312,7 +367,7 @@ static int lands(long arg) {
 
         (void) arg;
         if (pid == 0)
-                _exit(confine_lander(NULL) < 0 ? 1 : EXIT_DONE);
+                _exit(confine_as_lander(NULL) < 0 ? 1 : EXIT_DONE);
         return pid > 0 && waitpid(pid, &status, 0) == pid && status == EXIT_DONE << 8 ? EXIT_DONE : 1;
 }
 
@@ -325,6 +380,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(supervisor_gets_eperm_beyond_its_list),
                 cmocka_unit_test(lander_dies_beyond_its_list),
+                cmocka_unit_test(lander_has_its_places_only),
                 cmocka_unit_test(arguments_decide),
                 cmocka_unit_test(few_capabilities_are_left),
                 cmocka_unit_test(a_child_is_not_locked_out),
