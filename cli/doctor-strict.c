@@ -6,6 +6,7 @@
 #include "drivers/driver.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
+#include "runtime/base/json.h"
 #include "runtime/spec/resolve.h"
 
 static void add_check(struct report *report, const char *name, enum check_status status,
@@ -17,17 +18,21 @@ static void add_check(struct report *report, const char *name, enum check_status
         (void) snprintf(c->message, sizeof(c->message), "%s", message);
 }
 
+/* What the run goes without is said of its row, too: it is no failure of the host. */
+static void lower_row(struct probe_row *row) {
+        row->required = false;
+        if (row->state == PROBE_MISSING)
+                row->state = PROBE_DEGRADED;
+}
+
 /* A run in the host's network needs none of its own. */
 static void relax_rows(struct report *report, const struct spec *spec) {
         static const char *const keys[] = { "net_namespace", "loopback" };
 
         for (size_t i = 0; i < report->n_rows && spec->network.mode == NETWORK_OPEN; i++)
                 for (size_t k = 0; k < ARRAY_SIZE(keys); k++)
-                        if (strcmp(report->rows[i].key, keys[k]) == 0) {
-                                report->rows[i].required = false;
-                                if (report->rows[i].state == PROBE_MISSING)
-                                        report->rows[i].state = PROBE_DEGRADED;
-                        }
+                        if (strcmp(report->rows[i].key, keys[k]) == 0)
+                                lower_row(&report->rows[i]);
 }
 
 /* What the kernel cannot keep apart in the host's network. */
@@ -43,20 +48,40 @@ static void check_network(struct report *report, const struct spec *spec) {
                 add_check(report, "network", CHECK_WARN, landlock->effect);
 }
 
-/* What only a control group can keep; fewer processes than root's all others do by a resource limit, too. */
+/* What only a control group can keep, but for a run that does without; fewer processes than root's all others
+ * do by a resource limit, too. */
 static void check_limits(struct report *report, const struct spec *spec) {
         const bool pids = spec->limits.pids != 0 && getuid() == 0;
         const struct probe_row *cgroup = report_row(report, "cgroup");
         char text[ERROR_MSG_MAX];
 
-        if (!cgroup || (!spec->limits.memory && !spec->limits.cpus && !pids))
+        if (!cgroup || spec->isolation == ISOLATION_DEGRADE ||
+            (!spec->limits.memory && !spec->limits.cpus && !pids))
                 return;
         if (cgroup->state == PROBE_OK) {
                 add_check(report, "limits", CHECK_PASS, "kept by a control group");
                 return;
         }
         (void) snprintf(text, sizeof(text), "no control group: %s; or --isolation degrade", cgroup->remedy);
-        add_check(report, "limits", spec->isolation == ISOLATION_DEGRADE ? CHECK_WARN : CHECK_FAIL, text);
+        add_check(report, "limits", CHECK_FAIL, text);
+}
+
+/* The rungs of the ladder that the run takes. */
+static void check_rungs(struct report *report, const struct driver_ops *driver,
+                        const struct driver_plan *plan) {
+        AUTO_JSON json_t *text = driver->describe(plan);
+        const json_t *const rows = json_object_get(text, "degraded");
+
+        for (size_t i = 0; i < json_array_size(rows) && report->n_checks < CHECKS_MAX; i++) {
+                const json_t *const row = json_array_get(rows, i);
+                char message[ERROR_MSG_MAX];
+
+                (void) snprintf(message, sizeof(message), "%s instead of %s: %s",
+                                json_string_value(json_object_get(row, "got")),
+                                json_string_value(json_object_get(row, "wanted")),
+                                ESC(json_string_value(json_object_get(row, "reason"))));
+                add_check(report, "without", CHECK_WARN, message);
+        }
 }
 
 static const struct driver_ops *check_driver(const struct ctx *ctx, struct report *report,
@@ -92,7 +117,10 @@ static void check_plan(const struct ctx *ctx, struct report *report, const struc
                 add_check(report, "plan", CHECK_FAIL, err.msg);
                 return;
         }
+        check_rungs(report, driver, plan);
         (void) driver->plan_free(plan);
+        for (size_t i = 0; spec->isolation == ISOLATION_DEGRADE && i < report->n_rows; i++)
+                lower_row(&report->rows[i]); /* the plan looked at them, see rungs.c */
         (void) snprintf(text, sizeof(text), "workspace %s and everything that is asked for can be shown",
                         ESC(spec->workspace.source));
         add_check(report, "plan", CHECK_PASS, text);

@@ -21,7 +21,7 @@ struct check {
         char message[ERROR_MSG_MAX];
 };
 
-enum { CHECKS_MAX = 8 };
+enum { CHECKS_MAX = 24 };
 
 /** struct report - everything doctor found */
 struct report {

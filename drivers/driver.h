@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <jansson.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -22,6 +23,9 @@
 
 struct driver_plan; /* defined by each driver */
 struct sandbox;     /* defined by each driver */
+
+/* of plan() and start(): this host cannot, and the message is that of the doctor's row that says so */
+#define DRIVER_HOST_LACKS (-ENOPKG)
 
 /** struct exec_request - one command; everything borrowed until exec() returns */
 struct exec_request {
@@ -104,7 +108,8 @@ struct driver_ops {
         /**
          * plan() - resolve @spec against this host: pins, toolchains, seeds, environment
          * @ret: caller frees with plan_free()
-         * Return: 0, -EINVAL (spec), -EPERM (refused source), -ENOENT..., each with a message.
+         * Return: 0, -EINVAL (spec), -EPERM (refused source), -ENOTSUP (more than is possible was asked for),
+         * DRIVER_HOST_LACKS, -ENOENT..., each with a message.
          */
         int (*plan)(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
                     struct error *err);
@@ -116,7 +121,7 @@ struct driver_ops {
 
         /**
          * start() - build the sandbox and wait until commands can run in it; undoes everything on failure
-         * Forks. Return: 0 or -errno with a message that names step and remedy.
+         * Forks. Return: 0, DRIVER_HOST_LACKS or -errno with a message that names step and remedy.
          */
         int (*start)(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
                      struct error *err);

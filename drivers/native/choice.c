@@ -5,11 +5,11 @@
  * promises less: it asks nobody before a write and counts nothing (docs/adr/). So it is taken where that does
  * not matter, and where the probe has made such a mount.
  */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,8 +22,7 @@ enum { MEMO_MAX_BYTES = 512 };
 
 static const char memo_name[] = "overlay-works";
 
-/* A rule of every workspace: names that only we make. What has them is not shown and does not land. */
-static bool is_of_ours(const struct rule_def *def) {
+bool rules_is_own(const struct rule_def *def) {
         const struct rule_def *builtin;
         size_t n;
 
@@ -39,7 +38,7 @@ static bool refuses(const struct rules *rules) {
         struct rule_def def;
 
         for (size_t i = 0; rules && rules_def(rules, i, &def); i++)
-                if (def.action == GUARD_PROTECT || (def.action == GUARD_HIDE && !is_of_ours(&def)))
+                if (def.action == GUARD_PROTECT || (def.action == GUARD_HIDE && !rules_is_own(&def)))
                         return true;
         return false;
 }
@@ -51,6 +50,7 @@ static bool refuses(const struct rules *rules) {
  */
 static int memo_key(int dir, char *ret, size_t size) {
         AUTO_BUF struct buf boot = { 0 };
+        const int filtered = prctl(PR_GET_SECCOMP); /* by whom, cannot be told */
         char user[32] = "", mnt[32] = "";
         struct stat st;
         int r;
@@ -59,10 +59,17 @@ static int memo_key(int dir, char *ret, size_t size) {
         if (r < 0 || fstat(dir, &st) < 0 || readlink("/proc/self/ns/user", user, sizeof(user) - 1) < 0 ||
             readlink("/proc/self/ns/mnt", mnt, sizeof(mnt) - 1) < 0)
                 return r < 0 ? r : -errno;
-        (void) snprintf(ret, size, "%s%s %s %u %llu:%llu\n", buf_cstr(&boot), user, mnt,
-                        (unsigned int) geteuid(), (unsigned long long) st.st_dev,
+        (void) snprintf(ret, size, "%s%s %s %u %d %llu:%llu\n", buf_cstr(&boot), user, mnt,
+                        (unsigned int) geteuid(), filtered, (unsigned long long) st.st_dev,
                         (unsigned long long) st.st_ino);
         return 0;
+}
+
+void overlay_forget(const struct ctx *ctx) {
+        AUTO_FD int dir = ctx->state_dir ? open(ctx->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+        if (dir >= 0 && unlinkat(dir, memo_name, 0) < 0)
+                errno = 0; /* then it says so again, and another run fails as clearly */
 }
 
 /* Whether it worked the last time, or does now; then that is noted. */
@@ -106,15 +113,6 @@ static const char *hindrance(struct driver_plan *plan, const struct spec *spec,
         return host_can(plan) ? NULL : plan->overlay_why;
 }
 
-static void degrade(struct driver_plan *plan, const char *wanted, const char *got, const char *why) {
-        struct native_degraded *d;
-
-        assert(plan->n_degraded < PLAN_DEGRADED_MAX);
-        d = &plan->degraded[plan->n_degraded++];
-        *d = (struct native_degraded){ .wanted = wanted, .got = got };
-        (void) snprintf(d->reason, sizeof(d->reason), "%s", why);
-}
-
 /* What was asked for by name is done, refused or said. */
 static int without_overlay(struct driver_plan *plan, const struct spec *spec, struct native_region *region,
                            const char *why, struct error *err) {
@@ -125,7 +123,7 @@ static int without_overlay(struct driver_plan *plan, const struct spec *spec, st
                                  "workspace.engine: overlay is not possible here: %s: use --engine fuse or "
                                  "auto, or --isolation degrade",
                                  why);
-        degrade(plan, "engine overlay", "engine fuse", why);
+        plan_degrade(plan, "engine overlay", "engine fuse", why);
         return 0;
 }
 
@@ -147,6 +145,8 @@ static int choose(struct driver_plan *plan, const struct spec *spec, struct nati
 int engines_choose(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r = 0;
 
+        if (plan->rungs.no_guard)
+                return rungs_regions(plan, spec, err);
         for (size_t i = 0; r == 0 && i < plan->n_regions; i++)
                 if (plan->regions[i].kind == REGION_COW || plan->regions[i].kind == REGION_STAGED)
                         r = choose(plan, spec, &plan->regions[i], err);
@@ -157,7 +157,7 @@ int cache_choose(struct driver_plan *plan, const struct spec *spec, struct error
         char why[sizeof(plan->degraded[0].reason)];
         int r;
 
-        if (spec->workspace.cache != CACHE_EXCLUSIVE)
+        if (spec->workspace.cache != CACHE_EXCLUSIVE || plan->rungs.no_guard)
                 return 0;
         r = guard_exclusive_can(plan->regions[0].pin.fd);
         plan->regions[0].exclusive = r == 0;
@@ -169,6 +169,6 @@ int cache_choose(struct driver_plan *plan, const struct spec *spec, struct error
                                  "workspace.cache: exclusive is not possible here: %s: use shared, or "
                                  "--isolation degrade",
                                  why);
-        degrade(plan, "cache exclusive", "cache shared", why);
+        plan_degrade(plan, "cache exclusive", "cache shared", why);
         return 0;
 }

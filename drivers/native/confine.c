@@ -42,7 +42,8 @@ static int by_number(const void *a, const void *b) {
 }
 
 void confine_fds(const int *keep, size_t n) {
-        int sorted[PLAN_REGIONS_MAX * 2 + 64];
+        int sorted[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX +
+                   8]; /* init_close() */
         int first = 3;
 
         assert(n <= ARRAY_SIZE(sorted)); /* a caller's list outgrew the plan's limits */

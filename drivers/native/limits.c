@@ -72,7 +72,7 @@ int limits_open(const struct native_limits *wanted, const char *run_id, struct l
         ret->wanted = wanted;
         if (!wanted->group.memory_bytes && !wanted->group.pids && !wanted->group.cpu_milli)
                 return 0;
-        r = file_read_at(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &self);
+        r = wanted->no_cgroup ? -ENOENT : file_read_at(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &self);
         if (r == 0)
                 r = cgroup_make(cgroup_root, buf_cstr(&self), &wanted->group, run_id, &ret->cgroup, &why);
         if (r == 0)
@@ -129,7 +129,7 @@ static void add(json_t *limits, const char *key, uint64_t value, const char *by)
 
 static void add_degraded(const struct limits *l, json_t *list, bool weak, const char *wanted,
                          const char *got) {
-        if (weak && l->wanted->degrade)
+        if (weak && l->wanted->degrade && !l->wanted->no_cgroup) /* else the plan has said it */
                 (void) json_array_append_new(
                         list, json_pack("{s:s,s:s,s:s}", "wanted", wanted, "got", got, "reason", l->why));
 }

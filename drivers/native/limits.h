@@ -14,6 +14,7 @@ struct native_limits {
         struct cgroup_limits group;
         uint64_t open_files, file_size; /* of one process; bytes */
         bool degrade;                   /* weaker means will do */
+        bool no_cgroup;                 /* the host has none: nobody tries */
 };
 
 /** struct limits - how it is enforced in one sandbox; embedded */

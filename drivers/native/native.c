@@ -34,6 +34,7 @@
 
 #include "drivers/native/mnt.h"
 #include "drivers/native/net.h"
+#include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
@@ -65,6 +66,7 @@ struct sandbox {
         bool lost;                     /* was told */
         bool up;                       /* commands can run */
         int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
+        int upper[PLAN_REGIONS_MAX];   /* of hold_uppers(), owned; -1: none */
         struct limits limits;
         struct net net;
         uint64_t oom_kills; /* that were told */
@@ -214,11 +216,23 @@ static int start_fsd(struct sandbox *sb, struct uppers *uppers, int fuse_sock, i
         return 0;
 }
 
+/* Without a file server the supervisor keeps the locks that say that the run lives. */
+static int hold_uppers(struct sandbox *sb, const struct uppers *uppers) {
+        for (size_t i = 0; i < sb->plan->n_regions; i++) {
+                if (uppers->upper[i] < 0)
+                        continue;
+                sb->upper[i] = fcntl(uppers->upper[i], F_DUPFD_CLOEXEC, 3);
+                if (sb->upper[i] < 0)
+                        return -errno;
+        }
+        return 0;
+}
+
 /* ---- pid 1 ---- */
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 2 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 3];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 3];
         size_t n = 0;
 
         for (size_t i = 0; i < s->plan->n_seeds; i++)
@@ -226,6 +240,8 @@ static void init_close(const struct setup *s) {
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
                 keep[n++] = s->os_fd[i];
         for (size_t i = 0; i < s->plan->n_regions; i++) {
+                if (s->plan->rungs.no_guard) /* for attach_source() */
+                        keep[n++] = s->plan->regions[i].pin.fd;
                 if (s->uppers.work[i] < 0)
                         continue;
                 keep[n++] = s->uppers.upper[i];
@@ -271,13 +287,16 @@ static int open_ns(const struct sandbox *sb, const char *ns) {
 }
 
 static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
+        const struct native_rungs *rungs = &sb->plan->rungs;
         uint64_t flags =
                 CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
         pid_t pid;
         int r;
 
-        if (sb->plan->network != NETWORK_OPEN)
+        if (sb->plan->network != NETWORK_OPEN && !rungs->no_netns)
                 flags |= CLONE_NEWNET;
+        if (rungs->no_userns)
+                flags &= ~(uint64_t) CLONE_NEWUSER;
         pid = sys_clone(flags, &sb->init_pidfd);
         if (pid == 0) {
                 s->trace = trace_fork(&s->trace, "init");
@@ -316,6 +335,12 @@ static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *re
 
 static void read_notices(struct sandbox *sb);
 
+/* It confines itself before it serves: the host may lack what that takes. */
+static int server_ended(const struct sandbox *sb, struct error *err) {
+        (void) error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
+        return probe_explain(sb->plan->ctx, "seccomp", -EPIPE, err);
+}
+
 /* Waits until pid 1 can be read, or the file server is gone. */
 static int wait_event(struct sandbox *sb, struct error *err) {
         struct pollfd fds[] = { { .fd = sb->sock, .events = POLLIN },
@@ -332,7 +357,7 @@ static int wait_event(struct sandbox *sb, struct error *err) {
                 return error_set(err, -ETIMEDOUT, "the sandbox was not ready after %d s",
                                  SETUP_TIMEOUT_MS / 1000);
         if (!fds[0].revents && fds[1].revents)
-                return error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
+                return server_ended(sb, err);
         return 0;
 }
 
@@ -401,9 +426,9 @@ static int wait_step(struct sandbox *sb, struct error *err) {
         r = event.code < 0 && event.code > -4096 ? event.code : -EIO;
         if (r == -ENOTCONN || r == -ECONNABORTED ||
             r == -ECONNREFUSED) /* nobody answers a mount's requests */
-                return error_set(err, -EPIPE, "the file server ended while the sandbox was set up");
+                return server_ended(sb, err);
         (void) error_set(err, r, "%s", event.text);
-        if (strcmp(event.stage, "mount") == 0 && is_of_request(r))
+        if ((strcmp(event.stage, "mount") == 0 || strcmp(event.stage, "overlay") == 0) && is_of_request(r))
                 return r; /* what was asked for, not what the host can do */
         return probe_explain(sb->plan->ctx, event.stage, r, err);
 }
@@ -527,6 +552,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         struct setup s = { .plan = sb->plan,
                            .net_sock = -1,
                            .host_fd = -1,
+                           .proc_fd = -1,
                            .root_fd = -1,
                            .fuse_fd = -1,
                            .sealed_fd = -1,
@@ -534,6 +560,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         const struct seccomp_options options = {
                 .nested_userns = sb->plan->nested_userns,
                 .no_setid = sb->plan->n_bypass > 0,
+                .unix_only = sb->plan->rungs.no_netns,
                 .floor = sb->plan->profile.len > 0,
         };
         int fuse[2], notices[2], control[2], net[2];
@@ -578,7 +605,10 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         trace_step(&s.trace, "clone-init");
         sock = fd_close(sock);
         fuse_b = fd_close(fuse_b);
-        r = start_fsd(sb, &s.uppers, fuse_a, notice, req->cache_shared, err);
+        if (sb->plan->rungs.no_guard)
+                r = hold_uppers(sb, &s.uppers);
+        else
+                r = start_fsd(sb, &s.uppers, fuse_a, notice, req->cache_shared, err);
         trace_step(&s.trace, "fork-fsd");
         net_b = fd_close(net_b);
         if (r == 0 && net_wanted(sb->plan)) {
@@ -632,11 +662,12 @@ static void abort_requests(const struct sandbox *sb) {
         int pidfd = -1;
         pid_t pid;
 
-        if (sb->user_ns < 0 || sb->mnt_ns < 0 || !target)
+        if (sb->user_ns < 0 || sb->mnt_ns < 0 || !target || sb->plan->rungs.no_guard)
                 return;
         pid = sys_clone(0, &pidfd);
         if (pid == 0) {
-                if (setns(sb->user_ns, CLONE_NEWUSER) < 0 || setns(sb->mnt_ns, CLONE_NEWNS) < 0)
+                if ((!sb->plan->rungs.no_userns && setns(sb->user_ns, CLONE_NEWUSER) < 0) ||
+                    setns(sb->mnt_ns, CLONE_NEWNS) < 0)
                         _exit(1);
                 _exit(umount2(target, MNT_FORCE) < 0);
         }
@@ -677,6 +708,8 @@ static struct sandbox *native_stop(struct sandbox *sb) {
         /* what refers to an overlay holds its lower, and the file server would wait for that in vain */
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = fd_close(sb->overlay[i]);
+        for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
+                sb->upper[i] = fd_close(sb->upper[i]);
         net_stop(&sb->net, sb->callbacks->network, sb->arg); /* nobody is left who could ask it */
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
@@ -708,11 +741,12 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .net = NET_INIT,
                                 .limits = LIMITS_INIT };
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
-                sb->overlay[i] = -1;
+                sb->overlay[i] = sb->upper[i] = -1;
         (void) snprintf(sb->run_id, sizeof(sb->run_id), "%s", req->run_id);
         sources_init(&sb->sources, plan, req->callbacks, req->arg);
         r = start_all(sb, req, err);
         if (r < 0) {
+                overlay_forget(plan->ctx);
                 (void) native_stop(sb);
                 return r;
         }

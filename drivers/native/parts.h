@@ -15,6 +15,34 @@
  */
 int id_resolve(const struct ctx *ctx, const char *user, struct native_id *ret, struct error *err);
 
+/* ---- rungs.c ---- */
+
+/**
+ * rungs_choose() - with isolation: degrade, ask the host and take the next rung for what it lacks
+ * Needs the user and the network of the plan. Forks, see probe_for_run(). Return: 0, DRIVER_HOST_LACKS (there
+ * is no rung that keeps what was asked for).
+ */
+int rungs_choose(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
+/**
+ * rungs_regions() - what the guard does not serve becomes a mount of the kernel's, or is left out
+ * Needs the regions. Return: 0, -ENOTSUP (a rule or limit that only the guard can keep).
+ */
+int rungs_regions(struct driver_plan *plan, const struct spec *spec, struct error *err);
+
+/** overlay_forget() - a start failed: the next one asks the host again whether overlayfs works */
+void overlay_forget(const struct ctx *ctx);
+
+/** rules_is_own() - a rule of every workspace: names that only we make. What has them is not shown and does
+ * not land. */
+bool rules_is_own(const struct rule_def *def);
+
+/** region_drop() - take region @index, which is not the workspace, out of the plan */
+void region_drop(struct driver_plan *plan, size_t index);
+
+/** plan_degrade() - note what was asked for and is not done. @wanted, @got: static */
+void plan_degrade(struct driver_plan *plan, const char *wanted, const char *got, const char *why);
+
 /* ---- regions.c ---- */
 
 /** region_request - what region_add() shall pin */

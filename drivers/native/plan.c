@@ -86,6 +86,8 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         if (r == 0)
                 r = net_plan(plan, spec, err);
         if (r == 0)
+                r = rungs_choose(plan, spec, err);
+        if (r == 0)
                 r = workspace_add(plan, spec, err);
         if (r == 0)
                 r = mounts_add(plan, spec, err);
@@ -113,6 +115,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = cache_choose(plan, spec, err);
         if (r == 0)
                 r = limits_plan(spec, &plan->limits, err);
+        plan->limits.no_cgroup = plan->rungs.no_cgroup;
         if (r == 0)
                 r = security_plan(plan, spec, err);
         if (r < 0)
@@ -213,8 +216,11 @@ static const char *file_system_text(int fd) {
 }
 
 /* Who takes the region's writes, and where they are kept. */
-static int add_engine(json_t *row, const struct native_region *r) {
-        int failed = json_object_set_new(row, "engine", json_string(r->overlay ? "overlay" : "fuse"));
+static int add_engine(json_t *row, const struct native_region *r, bool no_guard) {
+        int failed = json_object_set_new(row, "engine",
+                                         json_string(r->overlay ? "overlay"
+                                                     : no_guard ? "bind"
+                                                                : "fuse"));
 
         if (r->engine_why[0])
                 failed |= json_object_set_new(row, "engine_reason",
@@ -245,7 +251,7 @@ static json_t *regions_json(const struct driver_plan *plan) {
                         (json_int_t) r->pin.btime_ns, "owner", (json_int_t) r->pin.owner, "note",
                         file_system_text(r->pin.fd), "rules", rules_to_json(r->rules));
 
-                if (add_engine(row, r) < 0 || json_array_append_new(list, row) < 0) {
+                if (add_engine(row, r, plan->rungs.no_guard) < 0 || json_array_append_new(list, row) < 0) {
                         json_decref(list);
                         return NULL;
                 }
@@ -334,6 +340,8 @@ static json_t *host_state_json(const struct driver_plan *plan) {
 
 /* What keeps the work from abstract sockets and processes of the host. */
 static const char *scope_text(const struct driver_plan *plan) {
+        if (plan->rungs.no_netns)
+                return "landlock";
         if (plan->network != NETWORK_OPEN)
                 return "namespaces";
         return landlock_can_scope() ? "landlock"
@@ -344,12 +352,26 @@ static const char *network_text(const struct driver_plan *plan) {
         return plan->network == NETWORK_OPEN ? "host" : net_wanted(plan) ? "proxy" : "none";
 }
 
+static const char *userns_text(const struct driver_plan *plan) {
+        return plan->rungs.no_userns                      ? "none"
+               : plan->id.host_uid == plan->id.inside_uid ? "identity"
+                                                          : "mapped";
+}
+
+static const char *guard_text(const struct driver_plan *plan) {
+        return !plan->rungs.no_guard ? "fuse" : plan->rungs.no_overlay ? "none: read-only" : "overlayfs";
+}
+
+static const char *root_text(const struct driver_plan *plan) {
+        return plan->id.host_uid == 0 && !plan->rungs.no_userns ? "host, read-only, idmapped"
+                                                                : "host, read-only";
+}
+
 json_t *native_describe(const struct driver_plan *plan) {
         json_t *mechanisms = json_pack(
-                "{s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace",
-                plan->id.host_uid == plan->id.inside_uid ? "identity" : "mapped", "root",
-                plan->id.host_uid == 0 ? "host, read-only, idmapped" : "host, read-only", "guard", "fuse",
-                "network", network_text(plan), "system_calls",
+                "{s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace", userns_text(plan), "root", root_text(plan),
+                "guard", guard_text(plan), "network", network_text(plan), "proc",
+                plan->rungs.no_proc ? "absent" : "new", "system_calls",
                 plan->profile.len ? "seccomp, with a profile" : "seccomp", "scope", scope_text(plan));
 
         return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",

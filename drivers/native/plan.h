@@ -27,7 +27,7 @@ enum {
         PLAN_BYPASS_MAX = 32,
         PLAN_SEEDS_MAX = 256,
         PLAN_ENV_MAX = 4096,
-        PLAN_DEGRADED_MAX = 2, /* the workspace's engine, its cache */
+        PLAN_DEGRADED_MAX = 16, /* the workspace's engine, its cache, each rung */
 };
 
 /** struct native_id - who works: on the host and inside */
@@ -121,6 +121,17 @@ struct native_degraded {
         char reason[256];
 };
 
+/** struct native_rungs - what the host lacks and the run does without (rungs.c); only with isolation: degrade
+ */
+struct native_rungs {
+        bool no_userns;  /* real root works as itself, without capabilities */
+        bool no_guard;   /* no FUSE: regions are mounts of the kernel's, no rule holds inside */
+        bool no_overlay; /* with no_guard: nothing but temporary file systems can be written */
+        bool no_proc;    /* /proc is empty */
+        bool no_netns;   /* only unix sockets can be made */
+        bool no_cgroup;  /* limits are those of each process */
+};
+
 /** struct driver_plan - the whole decision */
 struct driver_plan {
         const struct ctx *ctx;    /* borrowed, outlives the plan */
@@ -140,6 +151,7 @@ struct driver_plan {
         uint64_t disk_max;                 /* limits.disk, 0: none */
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */
         char overlay_why[256];
+        struct native_rungs rungs;
         struct native_degraded degraded[PLAN_DEGRADED_MAX];
         size_t n_degraded;
         struct native_region regions[PLAN_REGIONS_MAX];

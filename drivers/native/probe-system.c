@@ -137,10 +137,24 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
         result_note(ret, "static: no PT_INTERP in /proc/self/exe");
 }
 
+/* Whether the directory @path takes a new entry. Return: 0 or -errno. */
+static int make_entry(const char *path) {
+        AUTO_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        char name[48];
+
+        if (dir < 0)
+                return -errno;
+        (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d", getpid());
+        if (mkdirat(dir, name, 0700) < 0)
+                return -errno;
+        return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+}
+
 /* The nearest directory that exists must take a new entry. */
 void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         char path[PATH_MAX];
         char *slash;
+        int r;
 
         if (!host->ctx->state_dir) {
                 result_fact(ret, -ENOENT, "neither HOME nor XDG_STATE_HOME is set");
@@ -149,8 +163,9 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         (void) snprintf(path, sizeof(path), "%s", host->ctx->state_dir);
         while (access(path, F_OK) < 0 && errno == ENOENT && (slash = strrchr(path, '/')) && path[1])
                 slash[slash == path] = 0;
-        if (faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) < 0)
-                result_failed(ret, -errno, "write in %.60s", ESC(path));
+        r = make_entry(path);
+        if (r < 0)
+                result_failed(ret, r, "write in %.60s", ESC(path));
         else
                 result_note(ret, "%.90s can be written", ESC(host->ctx->state_dir));
 }

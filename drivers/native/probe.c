@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "drivers/driver.h"
 #include "drivers/native/probe-kit.h"
 #include "runtime/base/cleanup.h"
 
@@ -34,6 +35,7 @@ struct probe {
 #define MOUNT (USER | (uint64_t) CLONE_NEWNS)
 #define UNS   "user_namespaces"
 #define MNT   "mount_namespace"
+#define API   "mount_api"
 
 static const char no_run[] = "native runs cannot start";
 static const char needs_config[] = "use a kernel that was built with it";
@@ -61,6 +63,7 @@ static const struct probe probes[] = {
           "only --network open is possible", needs_config },
         { "loopback", "loopback", true, false, USER | CLONE_NEWNET, try_loopback, "net_namespace",
           "programs that talk to 127.0.0.1 fail", needs_config },
+        { "mount API", "mount_api", true, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
         { "uid ranges", "uid_ranges", false, false, 0, try_uid_ranges, UNS,
           "one uid exists inside; images with several users do not work",
           "sudo apt-get install uidmap; sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
@@ -70,14 +73,13 @@ static const struct probe probes[] = {
           "sudo chmod 666 /dev/fuse (to keep it: a udev rule KERNEL==\"fuse\", MODE=\"0666\")" },
         { "FUSE mount", "fuse_mount", true, false, MOUNT, try_fuse_mount, "fuse_device",
           "the workspace cannot be guarded: native runs cannot start", "sudo modprobe fuse" },
-        { "tmpfs", "tmpfs", true, false, MOUNT, try_tmpfs, MNT, no_run, needs_kernel },
-        { "mount API", "mount_api", true, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
-        { "pivot_root", "pivot_root", true, false, MOUNT, try_pivot_root, MNT, no_run,
+        { "tmpfs", "tmpfs", true, false, MOUNT, try_tmpfs, API, no_run, needs_kernel },
+        { "pivot_root", "pivot_root", true, false, MOUNT, try_pivot_root, API, no_run,
           "start cofferdam where \"/\" is a mount of its own" },
-        { "new /proc", "proc", true, false, MOUNT | CLONE_NEWPID, try_proc, MNT, no_run,
+        { "new /proc", "proc", true, false, MOUNT | CLONE_NEWPID, try_proc, API, no_run,
           "start the outer container with --security-opt systempaths=unconfined" },
         { "openat2", "openat2", true, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
-        { "overlayfs", "overlayfs", false, false, MOUNT, try_overlay, MNT,
+        { "overlayfs", "overlayfs", false, false, MOUNT, try_overlay, API,
           "no copy-on-write by the kernel: the FUSE guard does it, slower",
           "sudo modprobe overlay (Linux 5.11 or later)" },
         { "idmapped mounts", "idmapped_mounts", false, false, 0, try_idmap, UNS,
@@ -205,16 +207,19 @@ static void look(const struct probe_host *host, const struct probe *p, struct pr
                                 r.note[0] ? r.note : "made and left");
 }
 
-/* The rows of the table that @wanted says, NULL: all. */
-static size_t look_at(const struct ctx *ctx, const bool *wanted, struct probe_row *rows) {
+/* The rows of the table that @wanted says, NULL: all; @without: flags of clone(2) that are left out. */
+static size_t look_at(const struct ctx *ctx, const bool *wanted, uint64_t without, struct probe_row *rows) {
         struct probe_host host;
         size_t n = 0;
 
         probe_host_read(ctx, &host);
         for (size_t i = 0; i < ARRAY_SIZE(probes); i++) {
-                const struct probe *p = &probes[i];
+                struct probe probe = probes[i];
+                const struct probe *const p = &probe;
                 const struct probe_row *needed = p->needs ? row_find(rows, n, p->needs) : NULL;
                 struct probe_row *row = &rows[n];
+
+                probe.flags &= ~without;
 
                 if (wanted && !wanted[i])
                         continue;
@@ -232,7 +237,27 @@ static size_t look_at(const struct ctx *ctx, const bool *wanted, struct probe_ro
 }
 
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows) {
-        return look_at(ctx, NULL, rows);
+        return look_at(ctx, NULL, 0, rows);
+}
+
+/* What a run can do without by the next rung of the ladder, or has to know of for it. */
+static bool decides_rung(const struct probe *p) {
+        return strcmp(p->key, "overlayfs") == 0 || strcmp(p->key, "landlock") == 0 ||
+               strcmp(p->key, "cgroup") == 0;
+}
+
+size_t probe_for_run(const struct ctx *ctx, bool no_userns, struct probe_row *rows) {
+        bool wanted[ARRAY_SIZE(probes)] = { false };
+
+        for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
+                wanted[i] = (probes[i].required || decides_rung(&probes[i])) &&
+                            !(no_userns && strcmp(probes[i].key, UNS) == 0);
+        return look_at(ctx, wanted, no_userns ? USER : 0, rows);
+}
+
+int probe_refusal(const struct probe_row *row, struct error *err) {
+        return error_set(err, DRIVER_HOST_LACKS, "%s: %s: %s; remedy: %s", row->name, row->evidence,
+                         row->effect, row->remedy);
 }
 
 enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_row *ret) {
@@ -240,7 +265,7 @@ enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_
 
         for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
                 wanted[i] = strcmp(probes[i].key, key) == 0;
-        (void) look_at(ctx, wanted, ret);
+        (void) look_at(ctx, wanted, 0, ret);
         return ret->state;
 }
 
@@ -254,12 +279,12 @@ static const struct {
         { "userns", { NULL } },
         { "clone",
           { MNT, "pid_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace", "net_namespace" } },
-        { "mount", { MNT, "tmpfs", "mount_api", "pivot_root", "openat2" } },
-        { "fuse", { MNT, "fuse_device", "fuse_mount" } },
-        { "proc", { MNT, "proc" } },
+        { "mount", { MNT, API, "tmpfs", "pivot_root", "openat2" } },
+        { "fuse", { MNT, API, "fuse_device", "fuse_mount" } },
+        { "proc", { MNT, API, "proc" } },
         { "net", { "net_namespace", "loopback" } },
         { "seccomp", { "seccomp" } },
-        { "overlay", { MNT, "tmpfs", "overlayfs" } },
+        { "overlay", { MNT, API, "tmpfs", "overlayfs" } },
         { "state", { "state_directory" } },
 };
 
@@ -293,14 +318,14 @@ int probe_explain(const struct ctx *ctx, const char *step, int code, struct erro
         else
                 (void) snprintf(before, sizeof(before), "set-up step '%s': %s", step, strerror(-code));
         select_rows(step, wanted);
-        n = look_at(ctx, wanted, rows);
+        n = look_at(ctx, wanted, 0, rows);
         for (size_t i = 0; i < n; i++) {
                 const bool same = strstr(rows[i].evidence, name); /* the row says the failure once more */
 
                 if (rows[i].state != PROBE_OK)
-                        return error_set(err, code, "%s%s%s: %s: %s; remedy: %s", same ? "" : before,
-                                         same ? "" : ": ", rows[i].name, rows[i].evidence, rows[i].effect,
-                                         rows[i].remedy);
+                        return error_set(err, DRIVER_HOST_LACKS, "%s%s%s: %s: %s; remedy: %s",
+                                         same ? "" : before, same ? "" : ": ", rows[i].name, rows[i].evidence,
+                                         rows[i].effect, rows[i].remedy);
         }
         return error_set(err, code, "%s: everything it needs works when tried alone, see 'cofferdam doctor'",
                          before);

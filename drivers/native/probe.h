@@ -36,6 +36,17 @@ enum { PROBE_ROWS_MAX = 48 };
 size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
 
 /**
+ * probe_for_run() - the rows that decide whether a run can start and by which rungs (rungs.c)
+ * @no_userns: as real root without a user namespace; that row is left out
+ * @rows: room for PROBE_ROWS_MAX
+ * Forks, as probe_all(), which it is cheaper than. Return: number of rows.
+ */
+size_t probe_for_run(const struct ctx *ctx, bool no_userns, struct probe_row *rows);
+
+/** probe_refusal() - "row: evidence: effect; remedy". Return: DRIVER_HOST_LACKS. */
+int probe_refusal(const struct probe_row *row, struct error *err);
+
+/**
  * probe_one() - the row with the key @key, which there is
  * Forks, as probe_all(). Return: its state.
  */
@@ -48,7 +59,8 @@ enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_
  * @code: its negative errno
  * @err:  what is already there ("open /dev/fuse") stays in front, unless the row names the
  *        same error; then "row: evidence: effect; remedy"
- * Forks, as probe_all(), which it is cheaper than. Return: @code.
+ * Forks, as probe_all(), which it is cheaper than. Return: DRIVER_HOST_LACKS, or @code when no row explains
+ * it.
  */
 int probe_explain(const struct ctx *ctx, const char *step, int code, struct error *err);
 

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -189,6 +190,14 @@ static void region_deinit(struct native_region *region) {
         pin_deinit(&region->pin);
         free(region->target);
         region->rules = region->rules_shared ? NULL : rules_free(region->rules);
+}
+
+void region_drop(struct driver_plan *plan, size_t index) {
+        assert(index > 0 && index < plan->n_regions);
+        region_deinit(&plan->regions[index]);
+        plan->n_regions--;
+        memmove(&plan->regions[index], &plan->regions[index + 1],
+                (plan->n_regions - index) * sizeof(plan->regions[0]));
 }
 
 /* Builds a region; on failure the caller deinits what there is. */

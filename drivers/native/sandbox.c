@@ -96,6 +96,8 @@ static int stage_user(struct setup *s, struct error *err) {
         char map[64];
         int r = 0;
 
+        if (s->plan->rungs.no_userns)
+                return 0;                          /* there is none */
         (void) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self/uid_map belongs to us only then */
         if (id->switch_user) {                     /* root has to write the maps for another user's id */
                 size_t len;
@@ -125,12 +127,18 @@ static int stage_uppers(struct setup *s, struct error *err) {
         return r < 0 ? error_set(err, r, "directories for the changes of the run: %s", strerror(-r)) : 0;
 }
 
-/*
- * stage_fuse - the guard's file system
- * Must: open /dev/fuse in this user namespace (the kernel refuses any other); hand the descriptor to fsd.
- * Must not: keep the /dev/fuse descriptor.
- */
-static int stage_fuse(struct setup *s, struct error *err) {
+/* Root's second step: from here on another user works. */
+static int become_user(const struct native_id *id, struct error *err) {
+        if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
+                                setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
+                return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) /* cleared by the change of ids */
+                return error_set(err, -errno, "parent-death signal: %s", strerror(errno));
+        return 0;
+}
+
+/* The file system of the opened device @dev. */
+static int mount_guard(struct setup *s, int dev, struct error *err) {
         const struct native_id *id = &s->plan->id;
         char fd_text[NUMBER_MAX], uid[NUMBER_MAX], gid[NUMBER_MAX];
         const struct mnt_option options[] = {
@@ -139,30 +147,40 @@ static int stage_fuse(struct setup *s, struct error *err) {
                 { "user_id", uid },        { "group_id", gid },
                 { "allow_other", NULL },   { "default_permissions", NULL },
         };
-        AUTO_FD int dev = -1;
-        const uint32_t what = PROTO_FUSE_DEVICE;
-        int r;
 
-        dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-        if (dev < 0)
-                return error_set(err, -errno, "open /dev/fuse: %s", strerror(errno));
-        if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
-                                setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
-                return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) /* cleared by the change of ids */
-                return error_set(err, -errno, "parent-death signal: %s", strerror(errno));
         (void) snprintf(fd_text, sizeof(fd_text), "%d", dev);
         (void) snprintf(uid, sizeof(uid), "%u", id->inside_uid);
         (void) snprintf(gid, sizeof(gid), "%u", id->inside_gid);
         s->fuse_fd = mnt_new("fuse", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
-        if (s->fuse_fd < 0)
-                return error_set(err, s->fuse_fd, "mount of the guard's file system: %s",
-                                 strerror(-s->fuse_fd));
+        return s->fuse_fd < 0 ? error_set(err, s->fuse_fd, "mount of the guard's file system: %s",
+                                          strerror(-s->fuse_fd))
+                              : 0;
+}
+
+/*
+ * stage_fuse - the guard's file system
+ * Must: open /dev/fuse in this user namespace (the kernel refuses any other); hand the descriptor to fsd.
+ * Must not: keep the /dev/fuse descriptor; look at the device when the host has none (rungs.no_guard).
+ */
+static int stage_fuse(struct setup *s, struct error *err) {
+        const bool guard = !s->plan->rungs.no_guard;
+        AUTO_FD int dev = -1;
+        const uint32_t what = PROTO_FUSE_DEVICE;
+        int r;
+
+        dev = guard ? open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1;
+        if (guard && dev < 0)
+                return error_set(err, -errno, "open /dev/fuse: %s", strerror(errno));
+        r = become_user(&s->plan->id, err);
+        if (r == 0 && guard)
+                r = mount_guard(s, dev, err);
+        if (r < 0)
+                return r;
         r = uppers_in_memory(s->plan, &s->uppers, s->fuse_sock);
         if (r < 0)
                 return error_set(err, r, "file systems in memory for the changes of the run: %s",
                                  strerror(-r));
-        r = fdpass_send(s->fuse_sock, &what, sizeof(what), &dev, 1);
+        r = guard ? fdpass_send(s->fuse_sock, &what, sizeof(what), &dev, 1) : 0;
         s->fuse_sock = fd_close(s->fuse_sock);
         return r < 0 ? error_set(err, r, "hand /dev/fuse to the file server: %s", strerror(-r)) : 0;
 }
@@ -187,9 +205,8 @@ static int make_skeleton(const struct setup *s) {
  * Must: cut propagation in both directions first. Must not: touch a host directory.
  */
 static int stage_root(struct setup *s, struct error *err) {
-        AUTO_FD int proc = -1;
         static const struct mnt_option options[] = { { "mode", "0755" }, { "size", "4096k" } };
-        int r;
+        int r = 0;
 
         static_assert(ROOT_TMPFS_KIB == 4096, "options[] says the same");
         if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -199,8 +216,9 @@ static int stage_root(struct setup *s, struct error *err) {
                 return error_set(err, -errno, "open /: %s", strerror(errno));
         /* the guard's mount has to be attached before parts of it can be cloned (until Linux 6.15); on the
          * host's /proc, which nothing below needs, it goes away together with the host's tree */
-        proc = openat(s->host_fd, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        r = proc < 0 ? -errno : mnt_attach(s->fuse_fd, proc);
+        s->proc_fd = openat(s->host_fd, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (s->fuse_fd >= 0)
+                r = s->proc_fd < 0 ? -errno : mnt_attach(s->fuse_fd, s->proc_fd);
         if (r < 0)
                 return error_set(err, r, "attach the guard's file system: %s", strerror(-r));
         s->root_fd = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
@@ -384,6 +402,20 @@ static int make_readonly(const struct setup *s, const char *path) {
         return mnt < 0 ? mnt : mnt_attach(mnt, point);
 }
 
+/* Of the namespace that this process is in, whichever /proc is asked; without one of its own it is the
+ * host's. */
+static int no_more_namespaces(const struct setup *s, struct error *err) {
+        int r;
+
+        if (s->plan->nested_userns || s->plan->rungs.no_userns)
+                return 0;
+        r = file_put(s->proc_fd, "sys/user/max_user_namespaces", "0");
+        /* somebody else's /proc may be read-only; the filter refuses namespaces either way */
+        return r == 0 || r == -ENOENT || s->plan->rungs.no_proc
+                       ? 0
+                       : error_set(err, r, "max_user_namespaces: %s", strerror(-r));
+}
+
 /*
  * stage_proc - /proc of the new pid namespace
  * Must: leave uid 0 no file that changes or shows the machine; leave no further user namespace possible
@@ -394,15 +426,17 @@ static int stage_proc(struct setup *s, struct error *err) {
         AUTO_FD int mnt = -1;
         int r;
 
+        if (s->plan->rungs.no_proc)
+                return no_more_namespaces(s, err);
         mnt = mnt_new("proc", NULL, 0, MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
         r = mnt < 0 ? mnt : attach_own(s, mnt, "proc", false);
         if (r < 0)
                 return error_set(err, r, "mount /proc: %s", strerror(-r));
-        if (!s->plan->nested_userns) {
-                r = file_put(s->root_fd, "proc/sys/user/max_user_namespaces", "0");
-                if (r < 0 && r != -ENOENT)
-                        return error_set(err, r, "max_user_namespaces: %s", strerror(-r));
-        }
+        (void) fd_close(s->proc_fd);
+        s->proc_fd = openat(s->root_fd, "proc", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = no_more_namespaces(s, err);
+        if (r < 0)
+                return r;
         if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0)
                 return 0; /* the kernel refuses all of it to anyone else */
         for (size_t i = 0; i < ARRAY_SIZE(proc_masks); i++) {
@@ -414,21 +448,41 @@ static int stage_proc(struct setup *s, struct error *err) {
 }
 
 /* The kernel's overlayfs over the region @lower, with the run's directories. Return: mount, -errno. */
-static int overlay_region(const struct setup *s, size_t index, int lower) {
+static int overlay_region(struct setup *s, size_t index, int lower) {
         const struct proto_event event = { .type = PROTO_OVERLAY, .id = (uint32_t) index };
         AUTO_FD int mnt = -1, context = -1;
         int r;
 
-        if (fchdir(s->root_fd) < 0)
+        if (fchdir(s->proc_fd) < 0)
                 return -errno;
-        mnt = mnt_overlay(lower, s->uppers.upper[index], s->uppers.work[index], "proc/self/fd", &context);
-        if (mnt < 0)
+        mnt = mnt_overlay(lower, s->uppers.upper[index], s->uppers.work[index], "self/fd", &context);
+        if (mnt < 0) {
+                s->explain = "overlay";
                 return mnt;
+        }
         r = fdpass_send(s->sock, &event, sizeof(event), &context, 1);
         return r < 0 ? r : TAKE_FD(mnt);
 }
 
-static int attach_region(const struct setup *s, size_t index) {
+/* The source itself, as the plan pinned it, where no guard serves it: read-only, or below an overlay. */
+static int attach_source(struct setup *s, size_t index) {
+        const struct native_region *region = &s->plan->regions[index];
+        AUTO_FD int source = -1, mnt = -1;
+
+        source = host_reopen(region->pin.fd, region->pin.real);
+        if (source < 0)
+                return source;
+        mnt = mnt_clone(source, "", false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV, -1);
+        if (mnt >= 0 && region->overlay) {
+                const int overlay = overlay_region(s, index, mnt);
+
+                (void) fd_close(mnt);
+                mnt = overlay;
+        }
+        return mnt < 0 ? mnt : attach(s, mnt, region->target + 1, region->is_file);
+}
+
+static int attach_region(struct setup *s, size_t index) {
         static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY };
         const struct native_region *region = &s->plan->regions[index];
         AUTO_FD int mnt = -1;
@@ -474,7 +528,8 @@ static int stage_places(struct setup *s, struct error *err) {
                 const struct native_place *p = &s->plan->places[i];
 
                 if (p->region >= 0)
-                        r = attach_region(s, (size_t) p->region);
+                        r = s->plan->rungs.no_guard ? attach_source(s, (size_t) p->region)
+                                                    : attach_region(s, (size_t) p->region);
                 else if (p->bypass >= 0)
                         r = attach_bypass(s, &s->plan->bypass[p->bypass]);
                 else
@@ -554,7 +609,7 @@ static int put_seed(const struct setup *s, uint32_t index, struct error *err) {
         struct seed_result done;
         int r;
 
-        r = seed_copy(s->root_fd, seed, tell_file, &teller, &done, err);
+        r = seed_copy(s->root_fd, s->proc_fd, seed, tell_file, &teller, &done, err);
         if (r < 0 || !seed->is_dir)
                 return r;
         event.code = (int32_t) done.files;
@@ -658,13 +713,14 @@ static int stage_pivot(struct setup *s, struct error *err) {
         if (fchdir(s->root_fd) < 0)
                 return error_set(err, -errno, "enter the root: %s", strerror(errno));
         r = detach_root();
-        if (r == -EINVAL && mnt_is_first(s->host_fd, s->root_fd, "proc/self/mountinfo"))
+        if (r == -EINVAL && mnt_is_first(s->host_fd, s->proc_fd, "self/mountinfo"))
                 r = cover_root();
         if (r == 0 && chdir("/") < 0)
                 r = -errno;
         if (r < 0)
                 return error_set(err, r, "pivot_root: %s", strerror(-r));
         s->host_fd = fd_close(s->host_fd);
+        s->proc_fd = fd_close(s->proc_fd);
         s->root_fd = fd_close(s->root_fd);
         s->fuse_fd = fd_close(s->fuse_fd);
         return 0;
@@ -680,13 +736,32 @@ static int stage_net(struct setup *s, struct error *err) {
         AUTO_FD int sock = -1;
         int r;
 
-        if (s->plan->network == NETWORK_OPEN)
+        if (s->plan->network == NETWORK_OPEN || s->plan->rungs.no_netns)
                 return 0;
         sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
         r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock);
         return r < 0 ? error_set(err, r, "sockets of the egress proxy: %s", strerror(-r)) : 0;
+}
+
+/* What landlock keeps from the work, and what stands in for it where it cannot. */
+static int confine_landlock(struct setup *s, struct error *err) {
+        const struct native_rungs *rungs = &s->plan->rungs;
+        int r;
+
+        if (rungs->no_netns && !landlock_can_scope())
+                return error_set(err, -ENOTSUP, "landlock: it has to keep the host's abstract sockets away");
+        /* a sandbox inside makes mounts, which landlock refuses; scopes: native_describe() says where they
+         * are missing */
+        r = landlock_work(!s->plan->nested_userns, s->plan->network == NETWORK_OPEN || rungs->no_netns);
+        if (r < 0 && r != -ENOTSUP)
+                return error_set(err, r, "landlock: %s", strerror(-r));
+        if (rungs->no_proc) /* there is no /proc/self/exe for the work to reach */
+                return 0;
+        if (r < 0 || s->plan->nested_userns)
+                r = sealed_copy(&s->sealed_fd);
+        return r < 0 ? error_set(err, r, "a copy of cofferdam in memory: %s", strerror(-r)) : 0;
 }
 
 /*
@@ -701,15 +776,9 @@ static int stage_confine(struct setup *s, struct error *err) {
         (void) syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL); /* not in every kernel; refused later anyway */
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
-        /* a sandbox inside makes mounts, which landlock refuses; scopes: native_describe() says where they
-         * are missing */
-        r = landlock_work(!s->plan->nested_userns, s->plan->network == NETWORK_OPEN);
-        if (r < 0 && r != -ENOTSUP)
-                return error_set(err, r, "landlock: %s", strerror(-r));
-        if (r < 0 || s->plan->nested_userns)
-                r = sealed_copy(&s->sealed_fd);
+        r = confine_landlock(s, err);
         if (r < 0)
-                return error_set(err, r, "a copy of cofferdam in memory: %s", strerror(-r));
+                return r;
         r = limits_inherit(s->limits, err);
         if (r < 0)
                 return r;
@@ -776,7 +845,7 @@ _Noreturn void sandbox_main(struct setup *s) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {
                 if (stages[i].run(s, &err) < 0)
-                        give_up(s, stages[i].explain, &err);
+                        give_up(s, s->explain ? s->explain : stages[i].explain, &err);
                 trace_step(&s->trace, stages[i].name);
         }
         if (s->sealed_fd >= 0) {

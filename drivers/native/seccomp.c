@@ -218,6 +218,8 @@ static size_t emit(struct assembler *a, uint16_t code, uint32_t k, enum label ye
 static enum label target_of(enum seccomp_action action, const struct seccomp_options *opt) {
         if (opt->no_setid && targets[action].no_setid != TO_NEXT)
                 return targets[action].no_setid;
+        if (opt->unix_only && action == SECCOMP_CHECK_SOCKET)
+                return TO_SOCKETPAIR; /* which asks the same */
         if (opt->floor && targets[action].open)
                 return TO_ALLOW;
         return opt->nested_userns ? targets[action].nested : targets[action].plain;

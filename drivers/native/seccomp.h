@@ -60,6 +60,7 @@ extern const size_t n_seccomp_rules;
 struct seccomp_options {
         bool nested_userns; /* the work may make namespaces and mounts of its own */
         bool no_setid;      /* no file gets a set-id bit: for files of the host that no guard serves */
+        bool unix_only;     /* no socket of another family: for a sandbox in the host's network */
         bool floor;         /* only what no profile can open is refused: a profile says the rest */
 };
 

@@ -28,7 +28,7 @@ enum { DEPTH_MAX = 32, CHUNK = 65536 };
 
 struct copy {
         const struct native_seed *seed;
-        int root_fd; /* of the sandbox, for its /proc */
+        int proc_fd; /* for /proc/self */
         seed_file_fn on_file;
         void *arg;
         struct seed_result done;
@@ -90,7 +90,7 @@ static int copy_dir(struct copy *c, int from, int to, unsigned int depth);
  */
 static int open_entry(const struct copy *c, int from, const char *name, mode_t *ret_type) {
         AUTO_FD int fd = open_beneath(from, name, O_PATH, 0);
-        char link[sizeof("proc/self/fd/") + 12];
+        char link[sizeof("self/fd/") + 12];
         struct stat st;
         int r;
 
@@ -101,8 +101,8 @@ static int open_entry(const struct copy *c, int from, const char *name, mode_t *
         *ret_type = st.st_mode & S_IFMT;
         if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
                 return -ENOENT;
-        (void) snprintf(link, sizeof(link), "proc/self/fd/%d", fd);
-        r = openat(c->root_fd, link, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        (void) snprintf(link, sizeof(link), "self/fd/%d", fd);
+        r = openat(c->proc_fd, link, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         return r < 0 ? -errno : r;
 }
 
@@ -178,9 +178,9 @@ static int copy_seed(int root_fd, struct copy *c) {
         return dir < 0 ? dir : copy_file(c, c->seed->fd, dir, name);
 }
 
-int seed_copy(int root_fd, const struct native_seed *seed, seed_file_fn on_file, void *arg,
+int seed_copy(int root_fd, int proc_fd, const struct native_seed *seed, seed_file_fn on_file, void *arg,
               struct seed_result *ret, struct error *err) {
-        struct copy c = { .seed = seed, .root_fd = root_fd, .on_file = on_file, .arg = arg };
+        struct copy c = { .seed = seed, .proc_fd = proc_fd, .on_file = on_file, .arg = arg };
         int r;
 
         r = copy_seed(root_fd, &c);

@@ -54,7 +54,7 @@ int uppers_in_memory(const struct driver_plan *plan, struct uppers *uppers, int 
 bool region_keeps(const struct native_region *region);
 
 /**
- * host_reopen() - the directory @fd by its path, in the mount namespace of the caller
+ * host_reopen() - the directory or file @fd by its path, in the mount namespace of the caller
  * @path: absolute, without symlinks
  * Return: O_PATH descriptor, owned; -ESTALE (it is another one), -ELOOP, -errno.
  */
@@ -74,10 +74,12 @@ struct setup {
         struct seccomp_program filter;
         struct trace trace;
         /* made by the stages */
-        int host_fd;   /* "/" of the host */
-        int root_fd;   /* the new root */
-        int fuse_fd;   /* the FUSE mount */
-        int sealed_fd; /* what pid 1 executes before it serves; -1: it goes on as it is */
+        const char *explain; /* what failed, for probe_explain(); NULL: what the stage is called; static */
+        int host_fd;         /* "/" of the host */
+        int proc_fd;         /* "/proc" of the host, until the sandbox's own is there */
+        int root_fd;         /* the new root */
+        int fuse_fd;         /* the FUSE mount */
+        int sealed_fd;       /* what pid 1 executes before it serves; -1: it goes on as it is */
 };
 
 /**
@@ -171,7 +173,7 @@ struct seed_file {
 /** seed_file_fn - called for each file that was copied. Return: 0, or what seed_copy() shall return. */
 typedef int (*seed_file_fn)(const struct seed_file *file, void *arg);
 
-/** seed_copy() - copy a seed to its target below @root_fd, where /proc is mounted. Return: 0, -EFBIG, -E2BIG,
- * -errno. */
-int seed_copy(int root_fd, const struct native_seed *seed, seed_file_fn on_file, void *arg,
+/** seed_copy() - copy a seed to its target below @root_fd; @proc_fd: a /proc that knows this process. Return:
+ * 0, -EFBIG, -E2BIG, -errno. */
+int seed_copy(int root_fd, int proc_fd, const struct native_seed *seed, seed_file_fn on_file, void *arg,
               struct seed_result *ret, struct error *err);

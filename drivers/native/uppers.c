@@ -105,13 +105,15 @@ int host_reopen(int fd, const char *path) {
 
         if (fstat(fd, &want) < 0)
                 return -errno;
-        again = sys_openat2(AT_FDCWD, path, O_PATH | O_DIRECTORY, 0,
-                            RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+        again = sys_openat2(AT_FDCWD, path, O_PATH, 0, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
         if (again < 0)
                 return again;
         if (fstat(again, &got) < 0)
                 return -errno;
-        return got.st_dev == want.st_dev && got.st_ino == want.st_ino ? TAKE_FD(again) : -ESTALE;
+        return got.st_dev == want.st_dev && got.st_ino == want.st_ino &&
+                               (got.st_mode & S_IFMT) == (want.st_mode & S_IFMT)
+                       ? TAKE_FD(again)
+                       : -ESTALE;
 }
 
 /* @fd becomes the same directory in this mount namespace. */

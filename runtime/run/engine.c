@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
@@ -55,10 +56,11 @@ static void refuse_plan(const struct run_request *req, struct run_msg *ret, cons
 }
 
 static const char *failure_of(int r) {
-        return r == -EINVAL    ? "SPEC_INVALID"
-               : r == -ENOTSUP ? "CAPABILITY_UNSUPPORTED"
-               : r == -EPERM   ? "BIND_SOURCE_REFUSED"
-                               : "SANDBOX_SETUP_FAILED";
+        return r == -EINVAL             ? "SPEC_INVALID"
+               : r == -ENOTSUP          ? "CAPABILITY_UNSUPPORTED"
+               : r == -EPERM            ? "BIND_SOURCE_REFUSED"
+               : r == DRIVER_HOST_LACKS ? "SANDBOX_DRIVER_UNAVAILABLE"
+                                        : "SANDBOX_SETUP_FAILED";
 }
 
 static bool is_tty(const int stdio[3], int i) {
@@ -169,6 +171,13 @@ static int not_alone(const struct run_request *req, const struct alone *alone, s
         return 0;
 }
 
+/* A failure of the run's directory, in doctor's words when its row says so. */
+static int no_state(const struct ctx *ctx, int r, struct error *err) {
+        struct probe_row row;
+
+        return probe_one(ctx, "state_directory", &row) == PROBE_MISSING ? probe_refusal(&row, err) : r;
+}
+
 static int execute(const struct ctx *ctx, const struct run_request *req, const struct driver_ops *driver,
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
@@ -200,7 +209,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 return error_set(err, r, "block signals: %s", strerror(-r));
         r = run_dir_create(ctx, &dir, err);
         if (r < 0)
-                return r;
+                return no_state(ctx, r, err);
         if (req->spec->name)
                 r = run_dir_name(ctx, &dir, req->spec->name, err);
         if (r == 0)
@@ -271,7 +280,7 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                 warn_degraded(driver, plan);
         r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);
-        if (r == -ENOTSUP)
+        if (r == -ENOTSUP || r == DRIVER_HOST_LACKS)
                 refuse_plan(req, ret, failure_of(r), err.msg);
         else if (r < 0)
                 refuse(ret, "SANDBOX_SETUP_FAILED", err.msg);

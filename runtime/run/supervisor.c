@@ -653,7 +653,9 @@ int supervisor_main(const struct supervisor_args *args) {
                 r = start(&s, &err);
         if (r < 0)
                 supervisor_fail(&s, EXIT_AROUND,
-                                r == -ENOTSUP ? "SANDBOX_DRIVER_UNAVAILABLE" : "SANDBOX_SETUP_FAILED",
+                                r == DRIVER_HOST_LACKS ? "SANDBOX_DRIVER_UNAVAILABLE"
+                                : r == -ENOTSUP        ? "CAPABILITY_UNSUPPORTED"
+                                                       : "SANDBOX_SETUP_FAILED",
                                 err.msg);
         else
                 look_around(&s);

@@ -38,6 +38,11 @@ static int validate_root(const struct spec *spec, struct error *err) {
         }
         if (spec->mode == MODE_INLINE && !first)
                 return error_set(err, -EINVAL, "mode: 'inline' needs image, build, rootfs or host_root");
+        if (spec->mode == MODE_INLINE && spec->isolation == ISOLATION_DEGRADE)
+                return error_set(
+                        err, -EINVAL,
+                        "mode: 'inline' is exactly this or nothing: leave out isolation: degrade, or "
+                        "use mode: auto");
         return 0;
 }
 

@@ -256,7 +256,7 @@ t 'max_user_namespaces is 0' limit_of_zero
 t 'max_net_namespaces is 0' limit_of_net_namespaces
 t 'no more processes' no_more_processes
 t 'no more open files' no_more_files
-t 'mounts refused' refused mount 1 'FUSE mount' missing 'fsopen("fuse"): EACCES' seccomp
+t 'mounts refused' refused mount 1 'mount API' missing 'fsopen("tmpfs"): EACCES' seccomp
 t 'no new mount API' refused fsopen 1 'mount API' missing ENOSYS
 t 'no open_tree' refused open_tree 1 'mount API' missing 'open_tree("/usr", CLONE): ENOSYS'
 t 'no pivot_root' refused pivot_root 1 pivot_root missing 'pivot_root: EPERM'
@@ -272,7 +272,7 @@ t '/dev is empty' fuse_device 'mount -t tmpfs none /dev' 'stat /dev/fuse: ENOENT
 t '/dev/fuse is for root' fuse_device_closed
 t 'parts of /proc are masked' masked_proc
 t 'run: user namespaces refused' run_refuses userns 'user namespaces' 'clone(CLONE_NEWUSER): EPERM' seccomp
-t 'run: mounts refused' run_refuses mount 'fsopen("fuse"): EACCES' seccomp
+t 'run: mounts refused' run_refuses mount 'mount API' EACCES seccomp
 t 'run: no new mount API' run_refuses fsopen ENOSYS
 t 'run: no net namespace' run_refuses newnet 'net namespace' EPERM
 t 'run: no pid namespace' run_refuses newpid 'pid namespace' EPERM

@@ -348,6 +348,7 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--env-file /dev/zero", -EINVAL, "--env-file: /dev/zero: not a regular file" },
                 { "-s /nonexistent.yaml", -ENOENT, "/nonexistent.yaml: cannot read" },
                 { "--mode inline", -EINVAL, "mode: 'inline' needs" },
+                { "--mode inline --host-root --isolation degrade", -EINVAL, "leave out isolation: degrade" },
         };
 
         (void) state;
@@ -369,7 +370,7 @@ static void spec_resolve_reads_every_option(void **state) {
         struct error err = { 0 };
 
         (void) state;
-        if (resolve("-d native --isolation=degrade --name n.1 -u 1000:100 --keep --host-state none -w sub "
+        if (resolve("-d native --isolation=strict --name n.1 -u 1000:100 --keep --host-state none -w sub "
                     "--workspace-target /t --workspace-mode ro --hold a --allow-write b --hide c --protect d "
                     "--no-guard-defaults --home-size 2Gi --tmp-size 1Mi --toolchains=false --network open -e "
                     "A=b=c -eB "

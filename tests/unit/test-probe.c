@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "drivers/driver.h"
 #include "drivers/native/probe-kit.h"
 #include "drivers/native/probe.h"
 #include "runtime/base/buf.h"
@@ -252,7 +253,7 @@ static int explain_denied(const char *step, const char *before) {
 
         deny_user_namespaces();
         (void) snprintf(err.msg, sizeof(err.msg), "%s", before);
-        if (probe_explain(&ctx, step, -EPERM, &err) != -EPERM || err.code != -EPERM)
+        if (probe_explain(&ctx, step, -EPERM, &err) != DRIVER_HOST_LACKS || err.code != DRIVER_HOST_LACKS)
                 return 1;
         if (!strstr(err.msg, "user namespaces") || !strstr(err.msg, "seccomp") ||
             !strstr(err.msg, "remedy: "))

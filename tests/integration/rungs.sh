@@ -1,0 +1,172 @@
+#!/usr/bin/env bash
+# What each rung of the ladder (docs/ladder.md) keeps, with the thing taken away that it stands in for
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+deny=$HELPERS/deny
+without() {
+        local what=$1
+        shift
+        timeout -k 5 60 "$deny" "$what" "$C" run --isolation degrade "$@" 2>"$T/err"
+}
+
+# Red without the check of no_userns in no_more_namespaces() (the host's sysctl), without stage_masks() (shadow), and without
+# confine_caps() (the capabilities).
+root_without_userns() {
+        [ "$(id -u)" = 0 ] || skip 'only root works without a user namespace'
+        local before after out
+        before=$(cat /proc/sys/user/max_user_namespaces)
+        # shellcheck disable=SC2016
+        out=$(without userns -- sh -c '
+                id -u; grep -c . /etc/shadow
+                grep -c "^Cap.*0000000000000000$" /proc/self/status
+                echo 1 >/proc/sys/kernel/printk || echo read-only
+                unshare -m true || echo no namespaces; chroot / true || echo no chroot
+                chown 12345 file || echo no chown; mknod node c 1 3 || echo no devices
+                kill -0 '$$' || echo no such process; ls /proc | grep -c "^[0-9]"; test -e /root || echo no home of root
+                echo x >new' 2>"$T/inside") || fail "$(cat "$T/err" "$T/inside")"
+        eq '0 0 5 read-only no namespaces no chroot no chown no devices no such process' \
+                "$(head -n 9 <<<"$out" | xargs)"
+        has "$(cat "$T/err")" 'instead of user namespace'
+        eq x "$(cat new)" 'a direct workspace'
+        after=$(cat /proc/sys/user/max_user_namespaces)
+        eq "$before" "$after" 'max_user_namespaces of the host'
+        # the guard is there as ever
+        mkdir -p .git/hooks
+        without userns -- sh -c 'echo evil >.git/hooks/post-commit'
+        [ ! -e .git/hooks/post-commit ] || fail 'a hook reached the host'
+}
+userns_stays_for_others() {
+        [ "$(id -u)" = 0 ] || skip 'only root works without a user namespace'
+        status 125 without userns --user 1234:1234 -- true
+        has "$(cat "$T/err")" 'user namespaces: '
+}
+
+# Red with REGION_DIRECT kept in lower_region().
+no_guard_reviews_everything() {
+        mkdir -p .git/hooks sub
+        printf 'old\n' >file
+        printf 'kept\n' >sub/kept
+        without fuse --name reviewed -- sh -c 'echo evil >.git/hooks/pre-commit; echo new >file; rm sub/kept; echo y >added; cat file added' >out ||
+                fail "$(cat "$T/err")"
+        eq 'new y' "$(xargs <out)"
+        rm out
+        has "$(cat "$T/err")" 'every change waits for review instead of guard'
+        eq 'old kept' "$(cat file sub/kept | xargs)" 'the host'
+        [ ! -e .git/hooks/pre-commit ] && [ ! -e added ] || fail 'something reached the host'
+        "$C" diff >"$T/diff"
+        has "$(cat "$T/diff")" 'M file'
+        has "$(cat "$T/diff")" 'A .git/hooks/pre-commit'
+        has "$("$C" inspect reviewed)" '"wanted": "guard"'
+        "$C" apply reviewed file added >/dev/null
+        eq 'new y' "$(cat file added | xargs)" 'what was applied'
+        [ ! -e .git/hooks/pre-commit ] || fail 'what was not applied reached the host'
+        "$C" discard >/dev/null
+}
+# Red without unkept() in rungs_regions().
+no_guard_hides_nothing_by_halves() {
+        echo secret >token
+        status 125 without fuse --hide token -- cat token >out
+        eq '' "$(cat out)"
+        has "$(cat "$T/err")" 'a rule hides paths in it'
+        status 125 without fuse --protect token -- true
+        has "$(cat "$T/err")" 'a rule protects paths in it'
+}
+# a file beside the workspace that no rule allows is not there either
+no_guard_shows_no_more() {
+        mkdir ws
+        echo secret >outside
+        ln -s ../outside ws/link
+        eq no "$(without fuse -w ws -- sh -c 'cat link ../outside 2>/dev/null || echo no')"
+}
+# Red with the mount of attach_source() made writable.
+no_guard_no_overlay_is_readonly() {
+        echo old >file
+        # shellcheck disable=SC2016
+        out=$(without fuse,overlay -- sh -c '
+                echo new >file || echo read-only; echo new >other || echo read-only; rm -f file || echo read-only
+                echo x >/tmp/x && echo x >"$HOME/x" && echo room; cat file' 2>/dev/null) || fail "$(cat "$T/err")"
+        eq 'read-only read-only read-only room old' "$(xargs <<<"$out")"
+        eq old "$(cat file)"
+        [ ! -e other ] || fail 'made on the host'
+}
+no_proc_is_empty() {
+        eq '0 ok' "$(without proc -- sh -c 'ls -A /proc | wc -l; echo x >file && echo ok' | xargs)"
+        has "$(cat "$T/err")" 'instead of /proc'
+        eq x "$(cat file)"
+        printf 'seeded\n' >seed
+        # shellcheck disable=SC2016
+        eq seeded "$(without proc --seed "$PWD/seed:~/seed" -- sh -c 'cat "$HOME/seed"')"
+        mkdir dir && echo in >dir/file
+        # shellcheck disable=SC2016
+        eq in "$(without proc --seed "$PWD/dir:~/dir" -- sh -c 'cat "$HOME/dir/file"')"
+        eq 1 "$(without proc --workspace-mode cow -- sh -c 'echo y >cow; ls cow | wc -l')"
+        "$C" discard >/dev/null
+}
+
+# Red without .unix_only (the first three), and without landlock_scope() in stage_confine() (the last).
+no_netns_no_network() {
+        cat >try.py <<'EOF'
+import ctypes, os, socket, sys
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, socket.AF_PACKET):
+    try:
+        socket.socket(family, socket.SOCK_DGRAM if family == socket.AF_PACKET else socket.SOCK_STREAM)
+        print('made', family)
+    except OSError:
+        pass
+if ctypes.CDLL(None, use_errno=True).syscall(425, 4, ctypes.create_string_buffer(256)) >= 0:
+    print('io_uring')
+a, b = socket.socketpair()
+a.send(b'x')
+name = sys.argv[1]
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.connect('\0' + name)
+    print('reached the host')
+except PermissionError:
+    print('refused')
+EOF
+        python3 - "$W/ready" "cofferdam-test-$$" <<'EOF' &
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind('\0' + sys.argv[2])
+s.listen()
+open(sys.argv[1], 'w').close()
+time.sleep(30)
+EOF
+        local server=$!
+        wait_for 10 test -e ready
+        rc=0
+        without newnet -- python3 try.py "cofferdam-test-$$" >out || rc=$?
+        kill "$server"
+        eq 0 "$rc" "$(cat "$T/err")"
+        eq refused "$(cat out)"
+        status 125 without newnet --network allowlist -- true
+        status 125 without newnet,landlock -- true
+}
+strict_takes_none() {
+        for what in fuse proc newnet; do
+                status 125 "$deny" "$what" "$C" run -- touch ran 2>/dev/null
+                [ ! -e ran ] || fail "ran without $what"
+        done
+}
+# two things at once that both have a rung
+two_rungs() {
+        echo old >file
+        eq '0 new' "$(without fuse,proc,newnet -- sh -c 'ls -A /proc | wc -l; echo new >file; cat file' | xargs)"
+        eq 3 "$(grep -c '^cofferdam: degraded: ' "$T/err")" 'lines about rungs'
+        eq old "$(cat file)"
+        "$C" discard >/dev/null
+}
+
+t 'root without a user namespace' root_without_userns
+t 'a user namespace stays for others than root' userns_stays_for_others
+t 'no guard: everything waits for review' no_guard_reviews_everything
+t 'no guard: a rule that only it keeps' no_guard_hides_nothing_by_halves
+t 'no guard: nothing else is shown' no_guard_shows_no_more
+t 'no guard, no overlayfs: read-only' no_guard_no_overlay_is_readonly
+t 'no /proc: an empty one' no_proc_is_empty
+t 'no net namespace: no network' no_netns_no_network
+t 'strict isolation takes no rung' strict_takes_none
+t 'several rungs at once' two_rungs
+finish
