@@ -154,3 +154,27 @@ int http_body_feed(struct http_body *body, const char *data, size_t len, size_t 
         }
         return -EINVAL;
 }
+
+int http_body_split(struct http_body *body, const char *data, size_t len, size_t *ret_used, bool *ret_data) {
+        size_t i = 0;
+
+        if (body->framing != HTTP_CHUNKED) {
+                *ret_data = true;
+                return http_body_feed(body, data, len, ret_used);
+        }
+        *ret_data = body->state == CHUNK_DATA && len > 0;
+        if (*ret_data) {
+                i = take(body, len);
+                if (body->left == 0)
+                        body->state = CHUNK_DATA_CR;
+        }
+        while (!*ret_data && i < len && body->state != CHUNK_DATA && body->state != CHUNK_DONE) {
+                const int next = step(body, data[i++]);
+
+                if (next < 0)
+                        return next;
+                body->state = (unsigned int) next;
+        }
+        *ret_used = i;
+        return 0;
+}

@@ -35,3 +35,12 @@ bool http_body_done(const struct http_body *body);
  */
 int http_body_feed(struct http_body *body, const char *data, size_t len, size_t *ret_used)
         __attribute__((warn_unused_result));
+
+/**
+ * http_body_split() - http_body_feed() for who wants the data without the framing
+ * @ret_used: 0..@len, bytes that are all of one kind; call again with the rest until the body is done
+ * @ret_data: whether they are data; else they are sizes of chunks, their extensions or the trailer
+ * Return: as http_body_feed().
+ */
+int http_body_split(struct http_body *body, const char *data, size_t len, size_t *ret_used, bool *ret_data)
+        __attribute__((warn_unused_result));

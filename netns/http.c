@@ -225,6 +225,10 @@ static bool is_hop_by_hop(struct http_text name) {
         return false;
 }
 
+bool http_header_is_hop(const struct http_head *head, struct http_text name) {
+        return is_hop_by_hop(name) || connection_names(head, name);
+}
+
 /* A head whose Connection would take away what says where it goes or ends. */
 static int check_connection(struct http_head *head, struct error *err) {
         static const char *const kept[] = { "Host", "Content-Length", "Transfer-Encoding", "Trailer" };

@@ -110,3 +110,7 @@ int http_response_write(const struct http_response *response, struct buf *out)
 
 /** http_text_is() - whether @t is @word, in any case */
 bool http_text_is(struct http_text t, const char *word);
+
+/** http_header_is_hop() - whether header @name of @head is about one connection only: by its name, or because
+ * Connection names it */
+bool http_header_is_hop(const struct http_head *head, struct http_text name);
