@@ -42,6 +42,7 @@ const struct verb verbs[] = {
         { "export", "write the workspace as the run sees it to a directory", verb_export },
         { "gc", "clear up after runs that died", verb_gc },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
+        { "auth-proxy", "serve credentials to sandboxes that do not have them", verb_auth_proxy },
         { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text, or the options of a verb", verb_help },
         { "version", "show the version", verb_version },

@@ -90,3 +90,6 @@ int verb_export(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_discard() - remove the run and what it holds */
 int verb_discard(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_auth_proxy() - the service that holds credentials: executes cofferdam-auth-proxy */
+int verb_auth_proxy(const struct ctx *ctx, int argc, char **argv);

@@ -31,7 +31,13 @@ stage() {
         mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers" "$stage/posix"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
-        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,registry-drive,swap,try-calls} "$stage/helpers/"
+        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,swap,try-calls} "$stage/helpers/"
+        service=$(dirname "$(readlink -f "$COFFERDAM")")/../libexec/cofferdam-auth-proxy
+        if [ -e "$service" ]; then # and what is built with it
+                mkdir "$stage/top/libexec"
+                cp -L "$service" "$stage/top/libexec/"
+                cp "$COFFERDAM_HELPERS"/{registry-drive,libclock-shim.so} "$stage/helpers/"
+        fi
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         case $name in net* | proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
         if [ "$(basename "$script" .sh)" = library ]; then

@@ -153,7 +153,7 @@ names_exist() {
                         runtime/*.* | fs/*.* | netns/*.* | drivers/*.* | cli/*.* | tests/*.* | docs/*.*)
                                 [ -e "$TOP/$name" ] ;;
                         [a-z]*_[a-z_]*'()' | child'()')
-                                grep -rqE "\b${name%()}\(" --include='*.[ch]' "$TOP"/{runtime,fs,netns,drivers,cli} ;;
+                                grep -rqE "\b${name%()}\(" --include='*.[ch]' "$TOP"/{runtime,fs,netns,auth,drivers,cli} ;;
                         *) ;;
                         esac || fail "${file#"$TOP"/}: there is no $name"
                 done
