@@ -170,12 +170,11 @@ static int add_linked(struct driver_plan *plan, const char *name) {
 }
 
 /* Names are asked of the egress process, wherever the host's resolv.conf lies. */
-static int add_resolver(struct driver_plan *plan) {
-        static const char text[] = "nameserver 127.0.0.1\n";
+static int add_resolver(struct driver_plan *plan, const char *text) {
         AUTO_FREE char *end = realpath("/etc/resolv.conf", NULL);
 
-        return file_add(plan, end && !path_below(end, "/proc") ? end : "/etc/resolv.conf", text,
-                        sizeof(text) - 1, 0644);
+        return file_add(plan, end && !path_below(end, "/proc") ? end : "/etc/resolv.conf", text, strlen(text),
+                        0644);
 }
 
 int etc_add(struct driver_plan *plan, struct error *err) {
@@ -185,10 +184,12 @@ int etc_add(struct driver_plan *plan, struct error *err) {
                 r = add_made(plan, "/etc/passwd", etc_passwd);
         if (r == 0)
                 r = add_made(plan, "/etc/group", etc_group);
-        for (size_t i = plan->n_net_ports > 0; r == 0 && i < ARRAY_SIZE(linked); i++)
+        for (size_t i = plan->n_net_ports > 0 || plan->resolv_conf; r == 0 && i < ARRAY_SIZE(linked); i++)
                 r = add_linked(plan, linked[i]);
         if (r == 0 && plan->n_net_ports > 0)
-                r = add_resolver(plan);
+                r = add_resolver(plan, "nameserver 127.0.0.1\n");
+        if (r == 0 && plan->resolv_conf)
+                r = add_resolver(plan, plan->resolv_conf);
         if (r < 0)
                 return error_set(err, r, "files of /etc: %s", strerror(-r));
         return 0;

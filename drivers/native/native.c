@@ -38,6 +38,7 @@
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
+#include "drivers/native/uplink.h"
 #include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
@@ -69,6 +70,7 @@ struct sandbox {
         int upper[PLAN_REGIONS_MAX];   /* of hold_uppers(), owned; -1: none */
         struct limits limits;
         struct net net;
+        struct uplink uplink;
         uint64_t oom_kills; /* that were told */
         struct sources sources;
 };
@@ -293,7 +295,7 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         pid_t pid;
         int r;
 
-        if (sb->plan->network != NETWORK_OPEN && !rungs->no_netns)
+        if (net_own(sb->plan))
                 flags |= CLONE_NEWNET;
         if (rungs->no_userns)
                 flags &= ~(uint64_t) CLONE_NEWUSER;
@@ -584,7 +586,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         sb->sock = control[0];
         sock = control[1];
-        if (net_wanted(sb->plan)) {
+        if (net_wanted(sb->plan) || sb->plan->uplink) {
                 if ((r = fdpass_pair(net)) < 0)
                         return error_set(err, r, "socketpair: %s", strerror(-r));
                 net_a = net[0];
@@ -614,6 +616,10 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         if (r == 0 && net_wanted(sb->plan)) {
                 r = net_start(sb->plan, net_a, &sb->net, err);
                 trace_step(&s.trace, "fork-egress");
+        }
+        if (r == 0 && sb->plan->uplink) {
+                r = uplink_start(req->run_id, sb->init, net_a, &sb->uplink, err);
+                trace_step(&s.trace, "uplink");
         }
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);
@@ -710,6 +716,7 @@ static struct sandbox *native_stop(struct sandbox *sb) {
                 sb->overlay[i] = fd_close(sb->overlay[i]);
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->upper[i] = fd_close(sb->upper[i]);
+        uplink_stop(&sb->uplink);
         net_stop(&sb->net, sb->callbacks->network, sb->arg); /* nobody is left who could ask it */
         end_process(&sb->fsd, &sb->fsd_pidfd, FSD_END_TIMEOUT_MS);
         if (sb->notice_fd >= 0)
@@ -739,6 +746,7 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .sock = -1,
                                 .notice_fd = -1,
                                 .net = NET_INIT,
+                                .uplink = UPLINK_INIT,
                                 .limits = LIMITS_INIT };
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = sb->upper[i] = -1;

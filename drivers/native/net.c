@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "drivers/native/setup.h"
+#include "drivers/native/uplink.h"
 #include "netns/names.h"
 #include "netns/policy.h"
 #include "runtime/base/cleanup.h"
@@ -30,6 +31,10 @@ bool net_wanted(const struct driver_plan *plan) {
         return plan->network == NETWORK_ALLOWLIST || plan->network == NETWORK_DENYLIST;
 }
 
+bool net_own(const struct driver_plan *plan) {
+        return !plan->rungs.no_netns && (plan->network != NETWORK_OPEN || plan->uplink);
+}
+
 /* A rule of a denylist that allows what is allowed already: its '!' was forgotten. */
 static void warn_idle(const struct driver_plan *plan) {
         for (int i = policy_next_idle(plan->net_policy, 0); i >= 0;
@@ -43,6 +48,8 @@ int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *er
         int r;
 
         plan->network = spec->network.mode;
+        if (plan->network == NETWORK_OPEN)
+                return uplink_plan(plan);
         if (!net_wanted(plan))
                 return 0;
         plan->net_rules = json_array();
@@ -72,6 +79,9 @@ json_t *net_json(const struct driver_plan *plan) {
 
         json_t *ports;
 
+        if (plan->network == NETWORK_OPEN)
+                return json_pack("{s:s,s:s,s:s*}", "mode", mode, "namespace", plan->uplink ? "own" : "host",
+                                 "why", plan->uplink ? NULL : plan->uplink_why);
         if (!net_wanted(plan))
                 return json_pack("{s:s}", "mode", mode);
         ports = json_array();

@@ -27,6 +27,9 @@ struct net {
 /** net_wanted() - whether the plan's mode needs the process */
 bool net_wanted(const struct driver_plan *plan);
 
+/** net_own() - whether the sandbox has a network namespace of its own */
+bool net_own(const struct driver_plan *plan);
+
 /** net_plan() - mode, preset and rules, compiled. Return: 0, -EINVAL (a rule, with its position), -ENOMEM. */
 int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *err)
         __attribute__((warn_unused_result));

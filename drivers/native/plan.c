@@ -183,6 +183,7 @@ struct driver_plan *native_plan_free(struct driver_plan *plan) {
         free(plan->env);
         (void) policy_free(plan->net_policy);
         json_decref(plan->net_preset);
+        free(plan->resolv_conf);
         json_decref(plan->net_rules);
         free(plan);
         return NULL;
@@ -342,14 +343,16 @@ static json_t *host_state_json(const struct driver_plan *plan) {
 static const char *scope_text(const struct driver_plan *plan) {
         if (plan->rungs.no_netns)
                 return "landlock";
-        if (plan->network != NETWORK_OPEN)
+        if (net_own(plan))
                 return "namespaces";
         return landlock_can_scope() ? "landlock"
                                     : "none: abstract sockets of the host can be reached (before Linux 6.12)";
 }
 
 static const char *network_text(const struct driver_plan *plan) {
-        return plan->network == NETWORK_OPEN ? "host" : net_wanted(plan) ? "proxy" : "none";
+        if (plan->network == NETWORK_OPEN)
+                return plan->uplink ? "veth, masquerade" : "host";
+        return net_wanted(plan) ? "proxy" : "none";
 }
 
 static const char *userns_text(const struct driver_plan *plan) {

@@ -147,6 +147,9 @@ struct driver_plan {
         uint16_t net_ports[PROXY_PORTS_MAX]; /* that lead to the proxy without its being asked for */
         size_t n_net_ports;                  /* 0: none do */
         json_t *net_preset, *net_rules;      /* what it was made of; owned */
+        bool uplink;                         /* open: a network namespace of its own, with a way out */
+        char uplink_why[256];                /* open: why not */
+        char *resolv_conf;                   /* the host's is of no use inside: what is shown; owned, NULL */
         struct native_limits limits;
         uint64_t disk_max;                 /* limits.disk, 0: none */
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */

@@ -82,6 +82,9 @@ static int without_proc(struct ladder *l, const struct probe_row *row, struct er
 static int without_netns(struct ladder *l, const struct probe_row *row, struct error *err) {
         struct driver_plan *plan = l->plan;
 
+        if (plan->uplink)
+                (void) snprintf(plan->uplink_why, sizeof(plan->uplink_why), "%s", row->evidence);
+        plan->uplink = false;
         if (plan->network == NETWORK_OPEN || plan->rungs.no_netns)
                 return 0;
         if (plan->network != NETWORK_NONE || !works(l, "landlock") || l->spec->security.nested_userns ||

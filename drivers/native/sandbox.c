@@ -30,6 +30,7 @@
 #include "drivers/native/net.h"
 #include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
+#include "drivers/native/uplink.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
@@ -736,11 +737,13 @@ static int stage_net(struct setup *s, struct error *err) {
         AUTO_FD int sock = -1;
         int r;
 
-        if (s->plan->network == NETWORK_OPEN || s->plan->rungs.no_netns)
+        if (!net_own(s->plan))
                 return 0;
         sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
+        if (s->plan->uplink)
+                return uplink_join(s->net_sock, err);
         r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock);
         return r < 0 ? error_set(err, r, "sockets of the egress proxy: %s", strerror(-r)) : 0;
 }
@@ -754,7 +757,7 @@ static int confine_landlock(struct setup *s, struct error *err) {
                 return error_set(err, -ENOTSUP, "landlock: it has to keep the host's abstract sockets away");
         /* a sandbox inside makes mounts, which landlock refuses; scopes: native_describe() says where they
          * are missing */
-        r = landlock_work(!s->plan->nested_userns, s->plan->network == NETWORK_OPEN || rungs->no_netns);
+        r = landlock_work(!s->plan->nested_userns, !net_own(s->plan));
         if (r < 0 && r != -ENOTSUP)
                 return error_set(err, r, "landlock: %s", strerror(-r));
         if (rungs->no_proc) /* there is no /proc/self/exe for the work to reach */

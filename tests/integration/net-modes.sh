@@ -64,8 +64,8 @@ loopback_of_the_host() {
                 http://$alias:8081/ http://Host.Docker.Internal.:8081/ http://$alias:8082/)"
         # other ports, other names and addresses for it, an address beside 127.0.0.1, a name below
         eq '403 403 403 403 403 403 403 502 403' "$(reaches --network allowlist --allow $alias:8081 --allow $alias:8084 -- \
-                http://$alias:8083/ http://$alias/ http://127.0.0.1:8081/ http://localhost:8081/ http://[::1]:8081/ \
-                http://[::ffff:127.0.0.1]:8081/ http://loop.example:8081/ http://$alias:8084/ http://x.$alias:8081/ |
+                http://$alias:8083/ http://$alias/ http://127.0.0.1:8081/ http://localhost:8081/ 'http://[::1]:8081/' \
+                'http://[::ffff:127.0.0.1]:8081/' http://loop.example:8081/ http://$alias:8084/ http://x.$alias:8081/ |
                 grep -o '...$' | tr '\n' ' ' | sed 's/ $//')"
         has "$(cat events)" 'it leads to an address that no rule names: the loopback of the host'
         # what allows everything allows nothing of it
@@ -159,9 +159,190 @@ print(*say)')"
         eq '7 7 7 6' "$(tr '\n' ' ' <<<"$out" | sed 's/ $//')"
 }
 
+# --- open, of root: a host that forwards, and what is beyond it ---
+# Says whose address it saw, over IPv4 and IPv6; the lab's tables of nftables, when it is called "tables".
+cat >"$T/beyond.py" <<'PY'
+import socket, struct, sys, threading
+
+def tables():
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    s.sendall(struct.pack("=IHHIIBBH", 20, 10 << 8 | 1, 0x301, 1, 0, 0, 0, 0))  # NFT_MSG_GETTABLE, dump
+    data = s.recv(65536)
+    while data:
+        size, kind = struct.unpack("=IH", data[:6])
+        if kind == 3:  # NLMSG_DONE
+            return
+        at = 20
+        while at + 4 <= size:
+            n, what = struct.unpack("=HH", data[at:at + 4])
+            if what & 0x3fff == 1:  # NFTA_TABLE_NAME
+                print(data[at + 4:at + n - 1].decode())
+            at += n + 3 & ~3
+        data = data[size + 3 & ~3:] or s.recv(65536)
+
+def serve(family, at):
+    s = socket.create_server((at, 80), family=family)
+    while True:
+        c, peer = s.accept()
+        c.recv(1000)
+        text = peer[0].encode()
+        c.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+        c.close()
+
+def drop():
+    """A table that drops what is forwarded, until this process ends."""
+    def attr(kind, data):
+        return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+    def message(kind, flags, family, res, *attrs):
+        body = struct.pack("=BB", family, 0) + struct.pack("!H", res) + b"".join(attrs)
+        return struct.pack("=IHHII", 16 + len(body), kind, 1 | flags, 1, 0) + body
+    be = lambda v: struct.pack("!I", v)
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    s.sendall(message(16, 0, 0, 10) + message(10 << 8 | 0, 0x400, 2, 0, attr(1, b"other\0"), attr(2, be(2))) +
+              message(10 << 8 | 3, 0x400, 2, 0, attr(1, b"other\0"), attr(3, b"forward\0"),
+                      attr(4 | 0x8000, attr(1, be(2)) + attr(2, be(0))), attr(5, be(0)), attr(7, b"filter\0")) +
+              message(17, 4, 0, 10))
+    assert struct.unpack("=i", s.recv(65536)[16:20])[0] == 0
+    print("dropping", flush=True)
+    while True:
+        s.recv(65536)
+
+if sys.argv[1] == "tables":
+    tables()
+elif sys.argv[1] == "drop":
+    drop()
+else:
+    for family, at in ((socket.AF_INET, "10.77.0.2"), (socket.AF_INET6, "fd77::2")):
+        threading.Thread(target=serve, args=(family, at)).start()
+    open(sys.argv[1], "w").close()
+PY
+beyond() { nsenter -t "$other" -n "$@"; }
+uplinks() { ip -o link | grep -o 'cofferdam[0-9a-f]*' || true; }
+tables() { python3 "$T/beyond.py" tables; }
+nothing_left() { [ -z "$(uplinks)$(tables)" ]; }
+
+# needs_uplink: the lab becomes a host between the sandbox and another network; once
+needs_uplink() {
+        [ "$(id -u)" = 0 ] || skip 'only root has a network namespace with a way out'
+        unshare -n sleep 600 &
+        other=$!
+        trap 'kill $other "${beyond:-$other}" 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait 2>/dev/null || true' EXIT
+        elsewhere() { [ "$(readlink "/proc/$other/ns/net")" != "$(readlink /proc/self/ns/net)" ]; }
+        wait_for 5 elsewhere
+        gone() { ! ip link show up0 >/dev/null 2>&1; }
+        wait_for 5 gone
+        ip link add up0 type veth peer name up0 netns "$other"
+        ip link set up0 up && ip addr add 10.77.0.1/24 dev up0 && ip -6 addr add fd77::1/64 dev up0 nodad
+        beyond ip link set lo up && beyond ip link set up0 up
+        beyond ip addr add 10.77.0.2/24 dev up0 && beyond ip -6 addr add fd77::2/64 dev up0 nodad
+        echo 1 >/proc/sys/net/ipv4/ip_forward
+        echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
+        beyond python3 "$T/beyond.py" "$W/beyond.ready" &
+        beyond=$!
+        wait_for 5 test -e "$W/beyond.ready"
+        echo 'nameserver 10.77.0.2' >"$T/resolv.conf"
+        nothing_left || fail "left of an earlier one: $(uplinks) $(tables)"
+}
+
+# a namespace of its own, whose packets leave as the host's; goes red without masquerade_from()
+open_of_root() {
+        needs_uplink
+        settings=$(sysctl -a 2>/dev/null | grep -E '^net.ipv[46].conf.(all|default|up0|lo)|^net.ipv4.ip_forward')
+        out=$(sandbox --network open -- sh -c '
+                exec 2>&1
+                curl -sS -m 5 http://10.77.0.2/; echo
+                curl -g -sS -m 5 "http://[fd77::2]/"; echo
+                grep -c : /proc/net/dev
+                for u in http://127.0.0.1:8081/ "http://[::1]:8082/"; do curl -g -s -m 5 "$u"; echo $?; done')
+        eq '10.77.0.1
+fd77::1
+2
+7
+7' "$out"
+        wait_for 5 nothing_left || fail "left: $(uplinks) $(tables)"
+        eq "$settings" "$(sysctl -a 2>/dev/null | grep -E '^net.ipv[46].conf.(all|default|up0|lo)|^net.ipv4.ip_forward')"
+        status 0 sandbox --network none -- true
+}
+
+# each its own place, none that has an address of the host's; nobody beyond reaches in
+open_places() {
+        needs_uplink
+        a=$("$C" start --network open)
+        b=$("$C" start --network open)
+        trap '"$C" stop "$a" "$b" >/dev/null 2>&1 || true; kill $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
+        eq 2 "$(uplinks | sort -u | wc -l)"
+        eq "$(uplinks | sort -u)" "$(tables | sort -u)"
+        eq 'veth, masquerade' "$("$C" inspect "$a" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["plan"]["mechanisms"]["network"])')"
+        at=$("$C" exec "$a" -- sh -c "ip -4 -o addr show eth0 2>/dev/null || hostname -I" | grep -o '198\.19\.[0-9.]*' | head -n 1)
+        has "$at" 198.19.
+        "$C" exec -d "$a" -- python3 -c "
+import socket
+s = socket.create_server(('0.0.0.0', 9000))
+while True: s.accept()[0].sendall(b'in')"
+        answers_host() { (exec 3<>"/dev/tcp/$at/9000") 2>/dev/null; }
+        wait_for 5 answers_host # the host itself does reach it
+        beyond ip route add 198.19.0.0/16 via 10.77.0.1
+        # goes red without the rule of the chain "in"
+        status 1 beyond timeout 1 python3 -c "import socket; socket.create_connection(('$at', 9000), timeout=0.5)" 2>said
+        status 1 "$C" exec "$b" -- timeout 1 python3 -c "import socket; socket.create_connection(('$at', 9000), timeout=0.5)" 2>said
+        "$C" stop "$a" >/dev/null
+        one_left() { [ "$(uplinks | sort -u)" = "$(tables)" ] && [ "$(tables | wc -l)" = 1 ]; }
+        wait_for 5 one_left || fail "$(uplinks) $(tables)"
+        eq 10.77.0.1 "$("$C" exec "$b" -- curl -sS -m 5 http://10.77.0.2/)"
+}
+
+# whoever is killed, nothing of it stays on the host
+open_killed() {
+        needs_uplink
+        id=$("$C" start --network open)
+        trap '"$C" rm "$id" >/dev/null 2>&1 || true; kill $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
+        nothing_left && fail 'it has no way out'
+        pid=$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')
+        kill -KILL "$pid"
+        wait_for 5 nothing_left || fail "left: $(uplinks) $(tables)"
+        eq 10.77.0.1 "$(sandbox --network open -- curl -sS -m 5 http://10.77.0.2/)"
+}
+
+# a host that forwards nothing, or where somebody drops it, is not made to: its own namespace is used, and that is said;
+# goes red without veth_hindrance()
+open_of_the_host() {
+        needs_uplink
+        # says REASON: what the record of such a run says
+        says() {
+                id=$("$C" start --network open)
+                eq "$(readlink /proc/self/ns/net)" "$("$C" exec "$id" readlink /proc/self/ns/net)"
+                has "$("$C" inspect "$id" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["plan"]["network"]["why"])')" "$1"
+                eq '' "$(uplinks)$(tables | grep -v other || true)"
+                "$C" stop "$id" >/dev/null
+        }
+        echo 0 >/proc/sys/net/ipv4/ip_forward
+        says 'sysctl -w net.ipv4.ip_forward=1'
+        eq 0 "$(cat /proc/sys/net/ipv4/ip_forward)"
+        echo 1 >/proc/sys/net/ipv4/ip_forward
+        echo 'nameserver 127.0.0.53' >"$T/resolv.conf"
+        says 'name servers of this host are on its loopback'
+        echo 'nameserver 10.77.0.2' >"$T/resolv.conf"
+        ip route add 198.19.0.0/16 via 10.77.0.2
+        says 'a route to 198.19.0.0/16'
+        ip route del 198.19.0.0/16
+        ip route add 198.19.0.0/17 via 10.77.0.2 # half of the places: red without is_used()
+        for _ in 1 2 3; do
+                eq 10.77.0.1 "$(sandbox --network open -- curl -sS -m 5 http://10.77.0.2/)"
+        done
+        ip route del 198.19.0.0/17
+        python3 "$T/beyond.py" drop >dropping &
+        trap 'kill $! $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
+        wait_for 5 test -s dropping
+        says "the table 'other'"
+}
+
 t 'the loopback of the host: the port that a rule names, nothing else' loopback_of_the_host
 t 'the loopback of the host without a proxy' loopback_led
 t 'the loopback of the host and another policy' loopback_replaced
 t 'the loopback of the host explained' explained
 t 'none: loopback alone' alone
+t 'open, of root: its own namespace' open_of_root
+t 'open, of root: places' open_places
+t 'open, of root: killed' open_killed
+t 'open, of root: where it cannot be' open_of_the_host
 finish

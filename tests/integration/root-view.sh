@@ -147,7 +147,13 @@ namespaces() {
         for ns in user mnt pid ipc uts cgroup net; do
                 [ "$(readlink /proc/self/ns/"$ns")" != "$(inside "readlink /proc/self/ns/$ns")" ] || fail "the $ns namespace is the host's"
         done
-        eq "$(readlink /proc/self/ns/net)" "$(sandbox --network open -- readlink /proc/self/ns/net)" '--network open'
+        # open: the host's, but for root of a host that forwards (net-modes.sh)
+        id=$("$C" start --network open)
+        trap '"$C" stop "$id" >/dev/null' EXIT
+        ns=own
+        [ "$(readlink /proc/self/ns/net)" != "$("$C" exec "$id" readlink /proc/self/ns/net)" ] || ns=host
+        eq "$ns" "$("$C" inspect "$id" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["plan"]["network"]["namespace"])')"
+        [ "$(id -u)" = 0 ] || eq host "$ns"
 }
 
 no_network() {
