@@ -24,7 +24,7 @@ const struct probe_row *report_row(const struct report *report, const char *key)
 static size_t missing_rows(const struct report *report) {
         size_t n = 0;
 
-        for (size_t i = 0; i < report->n_rows; i++)
+        for (size_t i = 0; i < report->n_rows && !report->cloud; i++)
                 n += report->rows[i].required && report->rows[i].state == PROBE_MISSING;
         return n;
 }
@@ -33,7 +33,7 @@ static size_t missing_rows(const struct report *report) {
 static size_t untried_rows(const struct report *report) {
         size_t n = 0;
 
-        for (size_t i = 0; i < report->n_rows; i++)
+        for (size_t i = 0; i < report->n_rows && !report->cloud; i++)
                 n += report->rows[i].required && report->rows[i].state == PROBE_MISSING &&
                      !report->rows[i].remedy[0];
         return n;
@@ -42,6 +42,12 @@ static size_t untried_rows(const struct report *report) {
 static void print_verdict(const struct report *report) {
         const size_t failed = report_failures(report) - untried_rows(report);
 
+        if (report->cloud) {
+                printf("\n%s\n",
+                       failed ? "Checks failed for a Kubernetes cluster."
+                              : "Nothing speaks against a Kubernetes cluster; this version makes no pods.");
+                return;
+        }
         if (failed == 0) {
                 printf("\nEverything that a native run requires works here.\n");
                 return;
@@ -212,6 +218,7 @@ json_t *report_json(const struct ctx *ctx, const struct report *report) {
                          linkage, "capabilities", capabilities_json(driver != NULL));
         if (!root || json_object_set_new(root, "version", json_string(COFFERDAM_VERSION)) < 0 ||
             json_object_set_new(root, "failures", json_integer((json_int_t) report_failures(report))) < 0 ||
+            json_object_set_new(root, "target", json_string(report->cloud ? "cloud" : "local")) < 0 ||
             json_object_set_new(root, "rows", rows_json(report)) < 0)
                 return NULL;
         if (!driver && json_object_set_new(root, "driver_error",

@@ -126,6 +126,47 @@ static void check_plan(const struct ctx *ctx, struct report *report, const struc
         add_check(report, "plan", CHECK_PASS, text);
 }
 
+/* What a pod cannot have of this host. */
+static void check_pod(struct report *report, const struct spec *spec) {
+        static const char pass[] = "nothing in it needs this host";
+        const size_t before = report->n_checks;
+        char text[ERROR_MSG_MAX];
+
+        for (size_t i = 0; i < spec->n_mounts && report->n_checks < CHECKS_MAX - 4; i++) {
+                if (spec->mounts[i].type == MOUNT_TMPFS)
+                        continue;
+                (void) snprintf(text, sizeof(text),
+                                "mounts[%zu]: a pod has no directory '%.100s' of this host", i,
+                                ESC(spec->mounts[i].source ? spec->mounts[i].source : ""));
+                add_check(report, "pod", CHECK_FAIL, text);
+        }
+        if (spec->user && spec->user[strspn(spec->user, "0123456789:")])
+                add_check(report, "pod", CHECK_FAIL, "user: a pod needs numbers: UID or UID:GID");
+        if (spec->workspace.n_bypass > 0)
+                add_check(report, "pod", CHECK_FAIL, "workspace.bypass: the workspace of a pod is a copy");
+        if (spec->host_root)
+                add_check(report, "pod", CHECK_FAIL, "host_root: a pod needs an image");
+        if (report->n_checks == before)
+                add_check(report, "pod", CHECK_PASS, pass);
+}
+
+/* Told from a laptop, without a driver: the specification, and whether there is a cluster. */
+static void check_cloud(struct report *report, const struct spec *spec) {
+        const struct probe_row *context = report_row(report, "kubernetes_context");
+        const struct probe_row *server = report_row(report, "kubernetes_server");
+
+        add_check(
+                report, "driver", CHECK_WARN,
+                "this version has no driver 'kubernetes': the specification is checked, no pod can be made");
+        if (context)
+                add_check(report, "cluster context", context->state == PROBE_OK ? CHECK_PASS : CHECK_WARN,
+                          context->evidence);
+        if (server)
+                add_check(report, "cluster server", server->state == PROBE_OK ? CHECK_PASS : CHECK_WARN,
+                          server->evidence);
+        check_pod(report, spec);
+}
+
 void report_strict(const struct ctx *ctx, const struct flags *flags, struct report *report) {
         AUTO_SPEC struct spec *spec = NULL;
         const struct driver_ops *driver;
@@ -136,6 +177,10 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
                 return;
         }
         add_check(report, "specification", CHECK_PASS, "valid");
+        if (report->cloud) {
+                check_cloud(report, spec);
+                return;
+        }
         relax_rows(report, spec);
         driver = check_driver(ctx, report, spec);
         if (driver)

@@ -16,7 +16,22 @@
 /* What the options of this verb set. */
 struct options {
         bool json, strict, verbose;
+        bool cloud; /* --target */
 };
+
+static int set_target(void *arg, const char *value, struct error *err) {
+        static const struct {
+                const char *name;
+                bool cloud;
+        } targets[] = { { "auto", false }, { "local", false }, { "cloud", true }, { "kubernetes", true } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(targets); i++)
+                if (strcmp(value, targets[i].name) == 0) {
+                        ((struct options *) arg)->cloud = targets[i].cloud;
+                        return 0;
+                }
+        return error_set(err, -EINVAL, "want auto, local, cloud or kubernetes");
+}
 
 static const struct flag_option doctor_options[] = {
         { "json", 0, NULL, NULL, "Print one JSON object instead of the table",
@@ -24,11 +39,14 @@ static const struct flag_option doctor_options[] = {
         { "strict", 0, NULL, NULL,
           "Check what a run with the options below would need, too; a file name behind it is a --spec",
           offsetof(struct options, strict) },
+        { "target", 0, "WHERE", set_target,
+          "local, auto: this host; cloud, kubernetes: also a cluster, and a specification is checked for "
+          "that" },
         { "verbose", 'v', NULL, NULL, "Say how long the probes took", offsetof(struct options, verbose) },
 };
 
 static const struct flag_set doctor_flags = {
-        .usage = "cofferdam doctor [--json] [-v] [--strict [SPEC] [OPTIONS]]",
+        .usage = "cofferdam doctor [--json] [-v] [--target WHERE] [--strict [SPEC] [OPTIONS]]",
         .summary = "Try everything that a sandbox needs of this host and show what works, what does not, and "
                    "the remedy.",
         .options = doctor_options,
@@ -82,7 +100,8 @@ static int examine(const struct ctx *ctx, const struct options *o, const struct 
         struct report report = { 0 };
         int code = EXIT_OK;
 
-        report.n_rows = probe_all(ctx, report.rows);
+        report.cloud = o->cloud;
+        report.n_rows = probe_all(ctx, o->cloud, report.rows);
         if (o->verbose)
                 (void) fprintf(stderr, "cofferdam: doctor: %zu probes took %llu ms\n", report.n_rows,
                                (unsigned long long) (clock_ns() - start) / 1000000);

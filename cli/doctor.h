@@ -29,6 +29,7 @@ struct report {
         size_t n_rows;
         struct check checks[CHECKS_MAX]; /* with --strict */
         size_t n_checks;
+        bool cloud; /* for a Kubernetes cluster: this host need not be able to run anything */
 };
 
 /** report_row() - the row with that key, borrowed; NULL: there is none */

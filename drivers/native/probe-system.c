@@ -180,7 +180,7 @@ static void find_program(const struct probe_host *host, const char *program, str
 
                 (void) snprintf(file, sizeof(file), "%.*s/%s", (int) len, path, program);
                 if (len > 0 && access(file, X_OK) == 0) {
-                        result_note(ret, "%.90s; the daemon was not asked", ESC(file));
+                        result_note(ret, "%.90s", ESC(file));
                         return;
                 }
         }

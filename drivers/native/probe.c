@@ -23,6 +23,7 @@
 struct probe {
         const char *name, *key;
         bool required;
+        bool cloud;         /* for another target than this host: looked at when that is asked for */
         bool here;          /* looks at files only: no child */
         uint64_t flags;     /* of clone(2) for the child */
         probe_try *try;     /* NULL: the namespaces alone */
@@ -43,59 +44,81 @@ static const char needs_kernel[] = "use Linux 5.12 or later, or start the outer 
 
 // clang-format off: one row, three lines
 static const struct probe probes[] = {
-        { "kernel", "kernel", false, true, 0, try_kernel, NULL, NULL, NULL },
-        { "surroundings", "environment", false, true, 0, try_environment, NULL, NULL, NULL },
-        { "program", "binary", false, true, 0, try_linkage, NULL, "it cannot start inside of foreign images",
-          "meson setup --reconfigure -Dstatic=true build" },
-        { "state directory", "state_directory", true, true, 0, try_state_dir, NULL, "runs cannot be recorded",
-          "set XDG_STATE_HOME to a directory that you can write" },
-        { "user namespaces", UNS, true, false, USER, try_user_namespace, NULL, no_run, needs_config },
-        { "mount namespace", MNT, true, false, MOUNT, NULL, UNS, no_run, needs_config },
-        { "pid namespace", "pid_namespace", true, false, USER | CLONE_NEWPID, NULL, UNS, no_run,
+        { "kernel", "kernel", false, false, true, 0, try_kernel, NULL, NULL, NULL },
+        { "surroundings", "environment", false, false, true, 0, try_environment, NULL, NULL, NULL },
+        { "program", "binary", false, false, true, 0, try_linkage, NULL,
+          "it cannot start inside of foreign images", "meson setup --reconfigure -Dstatic=true build" },
+        { "state directory", "state_directory", true, false, true, 0, try_state_dir, NULL,
+          "runs cannot be recorded", "set XDG_STATE_HOME to a directory that you can write" },
+        { "user namespaces", UNS, true, false, false, USER, try_user_namespace, NULL, no_run, needs_config },
+        { "mount namespace", MNT, true, false, false, MOUNT, NULL, UNS, no_run, needs_config },
+        { "pid namespace", "pid_namespace", true, false, false, USER | CLONE_NEWPID, NULL, UNS, no_run,
           needs_config },
-        { "ipc namespace", "ipc_namespace", true, false, USER | CLONE_NEWIPC, NULL, UNS, no_run,
+        { "ipc namespace", "ipc_namespace", true, false, false, USER | CLONE_NEWIPC, NULL, UNS, no_run,
           needs_config },
-        { "uts namespace", "uts_namespace", true, false, USER | CLONE_NEWUTS, NULL, UNS, no_run,
+        { "uts namespace", "uts_namespace", true, false, false, USER | CLONE_NEWUTS, NULL, UNS, no_run,
           needs_config },
-        { "cgroup namespace", "cgroup_namespace", true, false, USER | CLONE_NEWCGROUP, NULL, UNS, no_run,
-          needs_config },
-        { "net namespace", "net_namespace", true, false, USER | CLONE_NEWNET, NULL, UNS,
+        { "cgroup namespace", "cgroup_namespace", true, false, false, USER | CLONE_NEWCGROUP, NULL, UNS,
+          no_run, needs_config },
+        { "time namespace", "time_namespace", false, false, false, USER, try_time_namespace, UNS,
+          "none: runs have the clocks of the host", needs_config },
+        { "nesting", "nesting", false, false, false, USER, try_nesting, UNS,
+          "--nested-userns is of no use: sandboxes inside of sandboxes do not start",
+          "raise /proc/sys/user/max_user_namespaces outside, or nest less" },
+        { "net namespace", "net_namespace", true, false, false, USER | CLONE_NEWNET, NULL, UNS,
           "only --network open is possible", needs_config },
-        { "loopback", "loopback", true, false, USER | CLONE_NEWNET, try_loopback, "net_namespace",
+        { "loopback", "loopback", true, false, false, USER | CLONE_NEWNET, try_loopback, "net_namespace",
           "programs that talk to 127.0.0.1 fail", needs_config },
-        { "mount API", "mount_api", true, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
-        { "uid ranges", "uid_ranges", false, false, 0, try_uid_ranges, UNS,
+        { "mount API", "mount_api", true, false, false, MOUNT, try_mount_api, MNT, no_run, needs_kernel },
+        { "nftables", "nftables", false, false, false, USER | CLONE_NEWNET, try_nftables, "net_namespace",
+          "none on runs of this version", needs_config },
+        { "uid ranges", "uid_ranges", false, false, false, 0, try_uid_ranges, UNS,
           "one uid exists inside; images with several users do not work",
           "sudo apt-get install uidmap; sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 "
           "$USER" },
-        { "FUSE device", "fuse_device", true, false, USER, try_fuse_device, UNS,
+        { "FUSE device", "fuse_device", true, false, false, USER, try_fuse_device, UNS,
           "the workspace cannot be guarded: native runs cannot start",
           "sudo chmod 666 /dev/fuse (to keep it: a udev rule KERNEL==\"fuse\", MODE=\"0666\")" },
-        { "FUSE mount", "fuse_mount", true, false, MOUNT, try_fuse_mount, "fuse_device",
+        { "FUSE mount", "fuse_mount", true, false, false, MOUNT, try_fuse_mount, "fuse_device",
           "the workspace cannot be guarded: native runs cannot start", "sudo modprobe fuse" },
-        { "tmpfs", "tmpfs", true, false, MOUNT, try_tmpfs, API, no_run, needs_kernel },
-        { "pivot_root", "pivot_root", true, false, MOUNT, try_pivot_root, API, no_run,
+        { "FUSE features", "fuse_features", false, false, false, MOUNT, try_fuse_features, "fuse_mount",
+          "the guard works without them, slower", needs_config },
+        { "tmpfs", "tmpfs", true, false, false, MOUNT, try_tmpfs, API, no_run, needs_kernel },
+        { "pivot_root", "pivot_root", true, false, false, MOUNT, try_pivot_root, API, no_run,
           "start cofferdam where \"/\" is a mount of its own" },
-        { "new /proc", "proc", true, false, MOUNT | CLONE_NEWPID, try_proc, API, no_run,
+        { "new /proc", "proc", true, false, false, MOUNT | CLONE_NEWPID, try_proc, API, no_run,
           "start the outer container with --security-opt systempaths=unconfined" },
-        { "openat2", "openat2", true, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
-        { "overlayfs", "overlayfs", false, false, MOUNT, try_overlay, API,
+        { "openat2", "openat2", true, false, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
+        { "overlayfs", "overlayfs", false, false, false, MOUNT, try_overlay, API,
           "no copy-on-write by the kernel: the FUSE guard does it, slower",
           "sudo modprobe overlay (Linux 5.11 or later)" },
-        { "idmapped mounts", "idmapped_mounts", false, false, 0, try_idmap, UNS,
+        { "idmapped mounts", "idmapped_mounts", false, false, false, 0, try_idmap, UNS,
           "for root: files only root can read are masked by name",
           "use Linux 5.12 or later, and a root file system such as ext4" },
-        { "seccomp filter", "seccomp", true, false, 0, try_seccomp, NULL, no_run, needs_config },
-        { "landlock", "landlock", false, false, 0, try_landlock, NULL,
+        { "seccomp filter", "seccomp", true, false, false, 0, try_seccomp, NULL, no_run, needs_config },
+        { "seccomp notify", "seccomp_notify", false, false, false, 0, try_seccomp_notify, "seccomp",
+          "none on runs of this version", "start cofferdam outside of the sandbox that listens" },
+        { "landlock", "landlock", false, false, false, 0, try_landlock, NULL,
           "with --network open, abstract sockets of the host are reachable",
           "use Linux 6.12 or later with landlock in /sys/kernel/security/lsm" },
-        { "cgroup", "cgroup", false, false, 0, try_cgroup, NULL,
+        { "cgroup", "cgroup", false, false, false, 0, try_cgroup, NULL,
           "--memory and --cpus are refused, but with --isolation degrade",
           "systemd-run --user --scope -p Delegate=yes cofferdam ..." },
-        { "docker client", "docker_client", false, true, 0, try_docker, NULL,
+        { "docker client", "docker_client", false, false, true, 0, try_docker, NULL,
           "none on native runs, the only ones of this version", "sudo apt-get install docker.io" },
-        { "podman client", "podman_client", false, true, 0, try_podman, NULL,
+        { "docker daemon", "docker_daemon", false, false, false, 0, try_docker_daemon, NULL,
+          "none on native runs, the only ones of this version",
+          "sudo systemctl start docker; a user has to be in the group docker" },
+        { "podman client", "podman_client", false, false, true, 0, try_podman, NULL,
           "none on native runs, the only ones of this version", "sudo apt-get install podman" },
+        { "podman service", "podman_service", false, false, false, 0, try_podman_service, NULL,
+          "none on native runs, the only ones of this version",
+          "systemctl --user start podman.socket (podman itself works without)" },
+        { "cluster context", "kubernetes_context", false, true, false, 0, try_kubernetes_context, NULL,
+          "no pod can be made from here", "kubectl config use-context NAME, or set KUBECONFIG" },
+        { "cluster server", "kubernetes_server", false, true, false, 0, try_kubernetes_server,
+          "kubernetes_context", "no pod can be made from here",
+          "look at the network, a VPN, or kubectl cluster-info" },
 };
 // clang-format on
 static_assert(ARRAY_SIZE(probes) <= PROBE_ROWS_MAX, "PROBE_ROWS_MAX is too small");
@@ -138,7 +161,9 @@ static const char *row_remedy(const struct probe *p, int code) {
 
 /* Refusals of these rows come from files, not from who guards namespaces and system calls. */
 static bool blamable(const struct probe *p) {
-        static const char *const others[] = { "fuse_device", "uid_ranges", "cgroup", "landlock" };
+        static const char *const others[] = { "fuse_device",        "uid_ranges",       "cgroup",
+                                              "landlock",           "docker_daemon",    "podman_service",
+                                              "kubernetes_context", "kubernetes_server" };
 
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)
                 if (strcmp(p->key, others[i]) == 0)
@@ -207,7 +232,7 @@ static void look(const struct probe_host *host, const struct probe *p, struct pr
                                 r.note[0] ? r.note : "made and left");
 }
 
-/* The rows of the table that @wanted says, NULL: all; @without: flags of clone(2) that are left out. */
+/* The rows of the table that @wanted says; @without: flags of clone(2) that are left out. */
 static size_t look_at(const struct ctx *ctx, const bool *wanted, uint64_t without, struct probe_row *rows) {
         struct probe_host host;
         size_t n = 0;
@@ -221,11 +246,11 @@ static size_t look_at(const struct ctx *ctx, const bool *wanted, uint64_t withou
 
                 probe.flags &= ~without;
 
-                if (wanted && !wanted[i])
+                if (!wanted[i])
                         continue;
                 n++;
                 *row = (struct probe_row){ .name = p->name, .key = p->key, .required = p->required };
-                if (needed && needed->state == PROBE_MISSING) {
+                if (needed && needed->state != PROBE_OK) {
                         row->state = p->required ? PROBE_MISSING : PROBE_DEGRADED;
                         (void) snprintf(row->evidence, sizeof(row->evidence), "not tried: needs %s",
                                         needed->name);
@@ -236,8 +261,12 @@ static size_t look_at(const struct ctx *ctx, const bool *wanted, uint64_t withou
         return n;
 }
 
-size_t probe_all(const struct ctx *ctx, struct probe_row *rows) {
-        return look_at(ctx, NULL, 0, rows);
+size_t probe_all(const struct ctx *ctx, bool cloud, struct probe_row *rows) {
+        bool wanted[ARRAY_SIZE(probes)];
+
+        for (size_t i = 0; i < ARRAY_SIZE(probes); i++)
+                wanted[i] = cloud || !probes[i].cloud;
+        return look_at(ctx, wanted, 0, rows);
 }
 
 /* What a run can do without by the next rung of the ladder, or has to know of for it. */

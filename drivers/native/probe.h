@@ -29,11 +29,12 @@ enum { PROBE_ROWS_MAX = 48 };
 
 /**
  * probe_all() - every row, in the order of the table
+ * @cloud: and those of a Kubernetes cluster, which take up to a second of the network
  * @rows: room for PROBE_ROWS_MAX
  * Forks children that do and undo the real thing. Takes less than 300 ms, and never longer than two seconds
  * for a probe that hangs. Return: number of rows.
  */
-size_t probe_all(const struct ctx *ctx, struct probe_row *rows);
+size_t probe_all(const struct ctx *ctx, bool cloud, struct probe_row *rows);
 
 /**
  * probe_for_run() - the rows that decide whether a run can start and by which rungs (rungs.c)

@@ -250,7 +250,134 @@ closed_output_is_a_failure() {
         has "$(cat err)" 'standard output'
 }
 
+# engine WHAT: a socket at ./docker.sock that answers with WHAT, or "" for never; its pid goes to $engine
+engine() {
+        python3 - "$1" <<'EOF' &
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind('docker.sock')
+s.listen()
+open('listens', 'w').close()
+if not sys.argv[1]:
+    time.sleep(60)
+while True:
+    c, _ = s.accept()
+    c.recv(4096)
+    try:
+        c.sendall(sys.argv[1].encode() * (1 if sys.argv[1][0] == 'H' else 1000000))
+    except OSError:
+        pass
+    c.close()
+EOF
+        engine=$!
+        wait_for 10 test -e listens
+}
+# asked SECONDS: doctor ends in time, with the row in $text
+asked() {
+        local start=$SECONDS rc=0
+        DOCKER_HOST=unix://$PWD/docker.sock timeout 10 "$C" doctor >out 2>err || rc=$?
+        kill "$engine" && wait "$engine" 2>/dev/null || true
+        rm -f docker.sock listens
+        eq 0 "$rc" 'exit status'
+        [ $((SECONDS - start)) -le "$1" ] || fail "it took $((SECONDS - start)) s"
+        eq '' "$(cat err)" stderr
+        narrow
+}
+docker_that_never_answers() {
+        engine ''
+        asked 4
+        row 'docker daemon' degraded
+        has "$text" 'no answer at'
+}
+docker_that_answers() {
+        local info='{"ServerVersion":"27.1","Driver":"overlay2","SecurityOptions":["name=seccomp","name=rootless"]}'
+        engine $'HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n'"$info"
+        asked 4
+        row 'docker daemon' ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'version 27.1, rootless, storage overlay2'
+}
+# an answer without an end, one that is no HTTP, and one with what a terminal would obey
+docker_that_lies() {
+        local answer
+        for answer in 'x' 'HTTP/1.0 500 no' $'HTTP/1.0 200 OK\r\n\r\n[1' $'HTTP/1.0 200 OK\r\n\r\n{"ServerVersion":7}' \
+                $'HTTP/1.0 200 OK\r\n\r\n{"ServerVersion":"\\u001b[2J\\n"}'; do
+                engine "$answer"
+                asked 4
+                lacks "$(cat out)" $'\e' "the report of '$answer'"
+        done
+}
+cluster() { printf '%s' "{current-context: here, contexts: [{name: here, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '$1'}}]}" >kubeconfig; }
+# a server that takes connections and never answers, a port that is closed, an address where nobody is, no name server
+cluster_is_bounded() {
+        local server start
+        engine ''
+        kill "$engine"
+        for server in https://127.0.0.1:1 https://192.0.2.1:6443 https://no-such-host.invalid 'https://[::1]:1' ftp://x 'https://x:99999'; do
+                cluster "$server"
+                start=$SECONDS
+                status 0 env -u KUBERNETES_SERVICE_HOST KUBECONFIG="$PWD/kubeconfig" timeout 10 "$C" doctor --target cloud >out
+                [ $((SECONDS - start)) -le 5 ] || fail "$server: it took $((SECONDS - start)) s"
+                row 'cluster server' degraded
+        done
+        row 'cluster context' degraded
+        printf 'a: [\n' >kubeconfig
+        status 0 env -u KUBERNETES_SERVICE_HOST KUBECONFIG="$PWD/kubeconfig" "$C" doctor --target cloud >out
+        row 'cluster context' degraded
+}
+cluster_that_listens() {
+        python3 - <<'EOF' &
+import socket, time
+s = socket.socket()
+s.bind(('127.0.0.1', 0))
+s.listen()
+open('port.tmp', 'w').write(str(s.getsockname()[1]))
+import os
+os.rename('port.tmp', 'port')
+time.sleep(30)
+EOF
+        local server=$! rc=0
+        wait_for 10 test -e port
+        cluster "https://127.0.0.1:$(cat port)/k8s"
+        env -u KUBERNETES_SERVICE_HOST KUBECONFIG="$PWD/kubeconfig" timeout 10 "$C" doctor --target kubernetes >out || rc=$?
+        kill "$server"
+        eq 0 "$rc" 'exit status'
+        row 'cluster context' ok
+        has "$text" "context 'here'"
+        row 'cluster server' ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'rights were not asked for'
+}
+target_checks_the_specification() {
+        status 0 "$C" doctor --target cloud --strict >out
+        grep -q '^pod *pass' out || fail "$(cat out)"
+        printf 'user: root\nmounts: ["type=bind,source=/data,target=/data"]\n' >pod.yaml
+        status 1 "$C" doctor --target cloud --strict pod.yaml >out
+        eq 2 "$(grep -c '^pod *fail' out)" 'failed checks'
+        # a host that can run nothing can look at a specification
+        status 0 "$deny" userns "$C" doctor --target cloud --strict >out
+        status 2 "$C" doctor --target moon 2>err
+        has "$(cat err)" 'want auto, local, cloud or kubernetes'
+}
+json_fits_the_schema() {
+        local options
+        for options in '' '--strict' '--strict --network open' '--target cloud' '--target cloud --strict --user root'; do
+                # shellcheck disable=SC2086
+                "$C" doctor --json $options >out.json || true
+                python3 "$here/schema.py" "$TOP/docs/schema/doctor.json" out.json
+        done
+        "$deny" userns "$C" doctor --json >out.json || true
+        python3 "$here/schema.py" "$TOP/docs/schema/doctor.json" out.json
+        printf '{"host": "local", "rows": [{"state": "fine"}], "surprise": 1}' >bad.json
+        status 1 python3 "$here/schema.py" "$TOP/docs/schema/doctor.json" bad.json >out
+}
+
 t 'all is well here' healthy
+t 'a docker socket that never answers' docker_that_never_answers
+t 'a docker daemon that answers' docker_that_answers
+t 'a docker daemon that lies' docker_that_lies
+t 'a cluster that does not answer' cluster_is_bounded
+t 'a cluster that listens' cluster_that_listens
+t '--target checks the specification' target_checks_the_specification
+t 'the JSON fits its schema' json_fits_the_schema
 t 'user namespaces refused' userns_refused_says_it_once
 t 'max_user_namespaces is 0' limit_of_zero
 t 'max_net_namespaces is 0' limit_of_net_namespaces

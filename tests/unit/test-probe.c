@@ -48,7 +48,7 @@ static size_t open_fds(void) {
 static void probe_all_rows_are_whole(void **state) {
         const struct ctx ctx = this_user();
         struct probe_row rows[PROBE_ROWS_MAX];
-        const size_t n = probe_all(&ctx, rows);
+        const size_t n = probe_all(&ctx, false, rows);
 
         (void) state;
         assert_in_range(n, 20, PROBE_ROWS_MAX);
@@ -76,7 +76,7 @@ static bool mounts_unchanged(const struct ctx *ctx) {
         AUTO_BUF struct buf before = { 0 }, after = { 0 };
 
         assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &before), 0);
-        (void) probe_all(ctx, rows);
+        (void) probe_all(ctx, false, rows);
         assert_int_equal(file_read_at(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &after), 0);
         return strcmp(buf_cstr(&before), buf_cstr(&after)) == 0;
 }
