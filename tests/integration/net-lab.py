@@ -27,7 +27,7 @@ ZONE = {
     "manyweb.example": [WEB] * 1000,
     "closed.example": ["93.184.216.35"],
     "halfdead.example": ["93.184.216.35", WEB], "dual.example": ["2606:2800:220:1::1", WEB],
-    "empty.example": [], "slow.example": [WEB],
+    "sixweb.example": ["2606:2800:220:1::1"], "empty.example": [], "slow.example": [WEB],
 }
 flips = {}
 lock = threading.Lock()

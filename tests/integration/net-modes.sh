@@ -39,7 +39,7 @@ class Says(http.server.BaseHTTPRequestHandler):
         pass
 
 for at in (("127.0.0.1", 81), ("127.0.0.1", 8081), ("127.0.0.1", 8083), ("127.0.0.2", 8084), ("::1", 82), ("::1", 8082),
-           ("::1", 8081), ("93.184.216.34", 8085)):
+           ("::1", 8081), ("93.184.216.34", 8085), ("2606:2800:220:1::1", 80), ("2606:2800:220:1::1", 8085)):
     threading.Thread(target=(Six if ":" in at[0] else Server)(at, Says).serve_forever).start()
 open(sys.argv[1], "w").close()
 PY
@@ -157,6 +157,29 @@ print(*say)')"
         out=$(sandbox --network none -- sh -c 'for u in http://127.0.0.1:8081/ http://[::1]:8081/ http://93.184.216.34/ http://host.docker.internal:8081/; do
                 curl -g -s -m 5 $u; echo $?; done')
         eq '7 7 7 6' "$(tr '\n' ' ' <<<"$out" | sed 's/ $//')"
+}
+
+# IPv6, outside and in between: a name that has no other address, a literal, the proxy's own socket; with a proxy and
+# without; goes red when choose() of dial.c takes IPv4 addresses only
+six() {
+        out=$(sandbox --network allowlist --allow sixweb.example --allow sixweb.example:8085 --allow '[2606:2800:220:1::1]' -- sh -c '
+                exec 2>&1
+                get() { curl -g -sS -m 9 -w " %{http_code}\n" "$@" | tail -n 1; }
+                get http://sixweb.example/
+                get --proxy "http://[::1]:3128" http://sixweb.example:8085/
+                get "http://[2606:2800:220:1::1]/"
+                get -o /dev/null "http://[2606:2800:220:1::1]:8085/"
+                get -o /dev/null "http://[2606:2800:220:1::2]/"
+                get --noproxy "*" http://sixweb.example/; true')
+        eq '2606:2800:220:1::1 80 200
+2606:2800:220:1::1 8085 200
+2606:2800:220:1::1 80 200
+ 403
+ 403
+2606:2800:220:1::1 80 200' "$out"
+        eq 'true false' "$(sandbox --network denylist --deny '2606:2800::/32' -- sh -c '
+                get() { [ "$(curl -g -s -m 9 -o /dev/null -w "%{http_code}" "$1")" = 200 ] && echo true || echo false; }
+                get http://allowed.example/; get http://sixweb.example/' | tr '\n' ' ' | sed 's/ $//')"
 }
 
 # --- open, of root: a host that forwards, and what is beyond it ---
@@ -341,6 +364,7 @@ t 'the loopback of the host without a proxy' loopback_led
 t 'the loopback of the host and another policy' loopback_replaced
 t 'the loopback of the host explained' explained
 t 'none: loopback alone' alone
+t 'allowlist, denylist: IPv6' six
 t 'open, of root: its own namespace' open_of_root
 t 'open, of root: places' open_places
 t 'open, of root: killed' open_killed
