@@ -106,24 +106,47 @@ static const struct driver_ops *check_driver(const struct ctx *ctx, struct repor
         return driver;
 }
 
-/* Resolves the workspace, mounts, seeds and toolchains; starts nothing. */
-static void check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops *driver,
+/* Which namespace an open network would be in. Return: whether it is the run's own. */
+static bool check_namespace(struct report *report, const struct driver_ops *driver,
+                            const struct driver_plan *plan) {
+        AUTO_JSON json_t *described = driver->describe(plan);
+        const json_t *network = json_object_get(described, "network");
+        const char *name = json_string_value(json_object_get(network, "namespace"));
+        const char *why = json_string_value(json_object_get(network, "why"));
+        char text[ERROR_MSG_MAX];
+
+        if (name && strcmp(name, "own") == 0) {
+                add_check(report, "network", CHECK_PASS,
+                          "open: a namespace of its own, whose packets leave as the host's");
+                return true;
+        }
+        (void) snprintf(text, sizeof(text), "open: the host's namespace: %s", why ? ESC(why) : "");
+        if (name)
+                add_check(report, "network", CHECK_PASS, text);
+        return false;
+}
+
+/* Resolves the workspace, mounts, seeds and toolchains; starts nothing. Return: as check_namespace(). */
+static bool check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops *driver,
                        const struct spec *spec) {
         struct driver_plan *plan = NULL;
         struct error err = { 0 };
         char text[ERROR_MSG_MAX];
+        bool own;
 
         if (driver->plan(ctx, spec, &plan, &err) < 0) {
                 add_check(report, "plan", CHECK_FAIL, err.msg);
-                return;
+                return false;
         }
         check_rungs(report, driver, plan);
+        own = check_namespace(report, driver, plan);
         (void) driver->plan_free(plan);
         for (size_t i = 0; spec->isolation == ISOLATION_DEGRADE && i < report->n_rows; i++)
                 lower_row(&report->rows[i]); /* the plan looked at them, see rungs.c */
         (void) snprintf(text, sizeof(text), "workspace %s and everything that is asked for can be shown",
                         ESC(spec->workspace.source));
         add_check(report, "plan", CHECK_PASS, text);
+        return own;
 }
 
 /* What a pod cannot have of this host. */
@@ -171,6 +194,7 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
         AUTO_SPEC struct spec *spec = NULL;
         const struct driver_ops *driver;
         struct error err = { 0 };
+        bool own = false;
 
         if (spec_resolve(ctx, flags, &spec, &err) < 0) {
                 add_check(report, "specification", CHECK_FAIL, err.msg);
@@ -184,8 +208,9 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
         relax_rows(report, spec);
         driver = check_driver(ctx, report, spec);
         if (driver)
-                check_plan(ctx, report, driver, spec);
+                own = check_plan(ctx, report, driver, spec);
         if (driver && strcmp(driver->name, "native") == 0)
                 check_limits(report, spec);
-        check_network(report, spec);
+        if (!own)
+                check_network(report, spec);
 }

@@ -293,6 +293,7 @@ open_places() {
         a=$("$C" start --network open)
         b=$("$C" start --network open)
         trap '"$C" stop "$a" "$b" >/dev/null 2>&1 || true; kill $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
+        has "$("$C" doctor --strict --network open)" 'open: a namespace of its own'
         eq 2 "$(uplinks | sort -u | wc -l)"
         eq "$(uplinks | sort -u)" "$(tables | sort -u)"
         eq 'veth, masquerade' "$("$C" inspect "$a" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["plan"]["mechanisms"]["network"])')"
@@ -335,6 +336,7 @@ open_of_the_host() {
                 id=$("$C" start --network open)
                 eq "$(readlink /proc/self/ns/net)" "$("$C" exec "$id" readlink /proc/self/ns/net)"
                 has "$("$C" inspect "$id" | python3 -c 'import json, sys; print(json.load(sys.stdin)[0]["plan"]["network"]["why"])')" "$1"
+                has "$("$C" doctor --strict --network open)" "open: the host's namespace: "
                 eq '' "$(uplinks)$(tables | grep -v other || true)"
                 "$C" stop "$id" >/dev/null
         }
