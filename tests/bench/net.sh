@@ -14,6 +14,11 @@ trap 'exit 130' INT TERM HUP
 echo '## network rules'
 "$build/tests/bench/decide" || exit 1
 
+echo '## memory of 10 000 idle tunnels'
+"$here/tunnels.py" 10000 19000 "$build/tests/integration/proxy-serve" 127.0.0.1 19000 '127.0.0.1:*/tcp' | column -t -s $'\t' ||
+        exit 1
+
+PATH=$PATH:$top/build/servers/usr/sbin:/usr/sbin
 echo '## egress proxy, per second or GB/s; ratio to the relay (1.00 and more: as fast)'
 if [ ! -x "$kit/proxy.sh" ] || ! command -v nginx >/dev/null || ! command -v jq >/dev/null; then
         echo 'left out: needs the measuring kit, nginx and jq'
@@ -25,7 +30,9 @@ BENCH_HOME=$place "$kit/proxy.sh" -r "${ROUNDS:-4}" -f '^(relay-splice|cofferdam
 # the ratio is taken within each round, then its median
 jq -s -r 'def mid: sort | .[length / 2 | floor];
         def value: if .test | startswith("bulk") then .gb_s elif .test == "tls_new_curl" then 1e6 / .p50_us else .per_s end;
-        [.[] | select(.round)] | group_by(.test)[] | . as $g |
+        [.[] | select(.round)] | . + [.[] | select(.test | startswith("new")) |
+                {peer, round, test: (.test | sub("new"; "connect")), per_s: (1e6 / .tunnel_p50_us)}] |
+        group_by(.test)[] | . as $g |
         [$g[] | select(.peer == "cofferdam")] as $c | [$g[] | select(.peer == "relay-splice")] as $r |
         [$g[0].test, ([$c[] | value] | mid * 100 | round / 100), ([$r[] | value] | mid * 100 | round / 100),
          ([range($c | length) as $i | ($c[$i] | value) / ($r[$i] | value)] | mid * 100 | round / 100)] | @tsv' \

@@ -497,7 +497,9 @@ def names():
 
 
 def asked_once():
-    """A name that many ask for at the same time is looked up once, and each gets the answer; also who stays when others go."""
+    """A name that many ask for at the same time is looked up once, and each gets the answer; also who stays when others go.
+
+    Goes red without find()."""
     many = [connect() for _ in range(40)]
     for s in many:
         s.sendall(b"GET http://slow.example/n HTTP/1.0\r\n\r\n")
@@ -512,7 +514,9 @@ def asked_once():
 
 
 def many_names():
-    """Names whose servers do not answer, by clients that have gone: a bounded number, and then an answer that says so."""
+    """Names whose servers do not answer, by clients that have gone: a bounded number, and then an answer that says so.
+
+    Goes red without RESOLVER_QUERIES_MAX."""
     for i in range(600):
         s = connect()
         s.sendall(f"CONNECT n{i}.silent.example:443 HTTP/1.0\r\n\r\n".encode())
