@@ -8,12 +8,42 @@
 
 #include "cli/runs.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/parse.h"
+#include "runtime/base/suggest.h"
 #include "runtime/run/eventread.h"
 
 enum { TYPES_MAX = 32 };
+
+/* cofferdam-events(7) */
+static const char *const types[] = {
+        "apply_conflict",
+        "apply_finished",
+        "apply_started",
+        "bind_source_changed",
+        "bind_source_refused",
+        "exec_finished",
+        "exec_started",
+        "guard_denied",
+        "guard_held",
+        "host_state_seeded",
+        "network_blocked",
+        "network_policy_changed",
+        "orphan_reaped",
+        "quota_exceeded",
+        "sandbox_degraded",
+        "sandbox_finished",
+        "sandbox_host_state_mounted",
+        "sandbox_refused",
+        "sandbox_setup_timeout",
+        "sandbox_skipped",
+        "sandbox_started",
+        "sandbox_workspace_export_failed",
+        "workspace_exported",
+        "workspace_shared",
+};
 
 struct options {
         bool follow;
@@ -30,11 +60,19 @@ static int set_since(void *arg, const char *value, struct error *err) {
 
 static int set_type(void *arg, const char *value, struct error *err) {
         struct options *o = arg;
+        const char *near;
 
         if (o->n_types >= TYPES_MAX)
                 return error_set(err, -E2BIG, "more than %d types", TYPES_MAX);
-        o->types[o->n_types++] = value;
-        return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+                if (strcmp(types[i], value) == 0) {
+                        o->types[o->n_types++] = value;
+                        return 0;
+                }
+        near = suggest_name(value, types, ARRAY_SIZE(types));
+        return error_set(err, -EINVAL, "no event has the type '%s'%s%s%s", ESC(value),
+                         near ? ": did you mean '" : ": cofferdam-events(7) lists them", near ? near : "",
+                         near ? "'?" : "");
 }
 
 static const struct flag_option options[] = {

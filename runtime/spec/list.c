@@ -308,28 +308,39 @@ int list_add_rule(struct spec *spec, enum guard_do action, const char *glob, con
         return item_finish(spec, key, &item, r, &node, src, err);
 }
 
-/* ":shared" and ":tmpfs" behind the path of a cache. Return: the path's length. */
-static size_t cache_option(const char *text, struct spec_mount *mount) {
+/* ":shared" and ":tmpfs" behind the path of a cache; @ret_len: of the path. Return: 0 or -EINVAL. */
+static int cache_option(const char *text, struct spec_mount *mount, size_t *ret_len, struct error *err) {
         const char *option = strrchr(text, ':');
 
+        *ret_len = option ? (size_t) (option - text) : strlen(text);
         if (option && strcmp(option, ":shared") == 0)
                 mount->shared = true;
         else if (option && strcmp(option, ":tmpfs") == 0)
                 mount->upper = MOUNT_UPPER_TMPFS;
         else if (option && strcmp(option, ":ro") == 0)
                 mount->readonly = true;
+        else if (option && !strchr(option, '/'))
+                return error_set(err, -EINVAL,
+                                 "--cache: '%s' is none of shared, tmpfs and ro: a path with a ':' in its "
+                                 "last part needs "
+                                 "--mount type=cache,source=PATH",
+                                 ESC(option + 1));
         else
-                return strlen(text);
-        return (size_t) (option - text);
+                *ret_len = strlen(text);
+        return 0;
 }
 
 int list_add_cache(struct spec *spec, const char *text, const struct source *src, struct error *err) {
         const struct key *key = key_find(SECTION_ROOT, "mounts");
         const struct doc node = { .kind = DOC_SCALAR, .quoted = true };
         union item item = { .mount = { .type = MOUNT_CACHE, .tier = src->tier } };
-        AUTO_FREE char *path = strndup(text, cache_option(text, &item.mount));
-        int r;
+        AUTO_FREE char *path = NULL;
+        size_t len;
+        int r = cache_option(text, &item.mount, &len, err);
 
+        if (r < 0)
+                return r;
+        path = strndup(text, len);
         if (!path)
                 return error_set(err, -ENOMEM, "out of memory");
         r = field_set(&item, ITEM_MOUNT, "source", path, src, err);

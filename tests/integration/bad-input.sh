@@ -152,6 +152,26 @@ many_rules() {
         timeout 30 "$C" run "${args[@]}" -- true >o 2>e || { eq 2 $?; eq 1 "$(wc -l <e)"; }
 }
 
+bad_words_of_options() {
+        local type
+        status 2 "$C" run --cache "$W:typo" -- true 2>err
+        has "$(cat err)" "--cache: 'typo' is none of shared, tmpfs and ro"
+        eq 1 "$(wc -l <err)" 'lines on stderr'
+        mkdir 'odd:name' 'odd:name/in'
+        status 0 "$C" run --cache "$PWD/odd:name/in" -- true
+        status 2 "$C" events --type exec_startd nosuch 2>err
+        has "$(cat err)" "did you mean 'exec_started'?"
+        status 2 "$C" events --type xyz nosuch 2>err
+        has "$(cat err)" 'cofferdam-events(7) lists them'
+        sed -n '/^\.Ss Types/,/^\.S[sh] [^T]/s/^\.It Cm \([a-z]*_[a-z_]*\)$/\1/p' "$TOP/docs/man/cofferdam-events.7" >types
+        [ "$(wc -l <types)" -gt 20 ] || fail "$(cat types)"
+        while read -r type; do
+                "$C" events --type "$type" nosuch 2>err || true
+                has "$(cat err)" "no run 'nosuch'" "$type"
+        done <types
+}
+
+t 'words of options that are none' bad_words_of_options
 t 'unknown option names the nearest' option 2 "--network" run --netwrok none -- true
 t 'unknown option without a neighbour' option 2 "--zzzzzzzz" run --zzzzzzzz -- true
 t 'unknown short option' option 2 "-Z" run -Z -- true

@@ -348,6 +348,7 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--env-file /dev/zero", -EINVAL, "--env-file: /dev/zero: not a regular file" },
                 { "-s /nonexistent.yaml", -ENOENT, "/nonexistent.yaml: cannot read" },
                 { "--mode inline", -EINVAL, "mode: 'inline' needs" },
+                { "--cache /e:x", -EINVAL, "--cache: 'x' is none of shared, tmpfs and ro" },
                 { "--mode inline --host-root --isolation degrade", -EINVAL, "leave out isolation: degrade" },
         };
 
@@ -423,7 +424,7 @@ static void spec_resolve_reads_where_changes_go(void **state) {
         AUTO_SPEC struct spec *spec = NULL;
 
         (void) state;
-        assert_int_equal(resolve("--cache /a --cache /b:shared --cache /c:tmpfs --cache /d:ro --cache /e:x "
+        assert_int_equal(resolve("--cache /a --cache /b:shared --cache /c:tmpfs --cache /d:ro --cache /e:x/y "
                                  "--mount type=overlay,src=/f,dst=/g,upper=tmpfs,size=1Mi "
                                  "--workspace-mode cow --engine overlay --bypass a/.b --bypass ..c",
                                  &spec, NULL),
@@ -437,7 +438,7 @@ static void spec_resolve_reads_where_changes_go(void **state) {
                 assert_int_equal(spec->mounts[i].readonly, i == 3);
         }
         assert_string_equal(spec->mounts[1].source, "/b");
-        assert_string_equal(spec->mounts[4].source, "/e:x");
+        assert_string_equal(spec->mounts[4].source, "/e:x/y");
         assert_int_equal(spec->mounts[5].size, 1 << 20);
         assert_int_equal(spec->mounts[5].upper, MOUNT_UPPER_TMPFS);
         assert_int_equal(spec->workspace.n_bypass, 2);
