@@ -39,7 +39,8 @@ struct relay {
         struct transfer *transfer;
         enum relay_result verdict; /* what went wrong with the body of the request */
         bool send_paused, recv_paused;
-        bool head_sent, failed;
+        bool head_sent;
+        bool complete; /* all of the answer is here, by its length */
         enum framing framing;
         uint64_t left; /* FRAME_LENGTH */
         unsigned int status;
@@ -252,6 +253,8 @@ static int on_head(void *arg, const struct upstream_head *head) {
                 r = buf_str(out, "\r\n");
         if (r == 0) {
                 relay->head_sent = true;
+                relay->complete = relay->framing == FRAME_NONE ||
+                                  (relay->framing == FRAME_LENGTH && relay->left == 0);
                 say(relay, RELAY_OK, NULL);
         } else {
                 out->len = before;
@@ -274,6 +277,7 @@ static int on_data(void *arg, const char *data, size_t len) {
                 if (len > relay->left)
                         return -EPROTO;
                 relay->left -= len;
+                relay->complete = relay->left == 0;
         }
         if (relay->framing != FRAME_CHUNKED)
                 return buf_add(out, data, len);
@@ -296,6 +300,13 @@ static void on_moved(void *arg) {
         struct relay *relay = arg;
 
         conn_moved(relay->conn);
+        /* A server may answer before it has the whole request and then take no more of it. In HTTP/2 libcurl
+         * waits for it to go on, for ever. */
+        if (relay->complete && !http_body_done(&relay->conn->body)) {
+                relay->transfer = transfer_cancel(relay->transfer);
+                conn_finish(relay->conn);
+                return;
+        }
         (void) conn_update(relay->conn);
 }
 

@@ -39,7 +39,7 @@ stage() {
                 cp "$COFFERDAM_HELPERS"/{registry-drive,libclock-shim.so} "$stage/helpers/"
         fi
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
-        case $name in net* | proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
+        case $name in net* | proxy* | auth-proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
         if [ "$(basename "$script" .sh)" = library ]; then
                 built=$(dirname "$COFFERDAM") # or the directory the link in it leads to
                 [ -e "$built/meson-private" ] || built=$(dirname "$built")

@@ -2,6 +2,8 @@
 # The auth proxy: a service of its own on loopback, with a server of the tests behind it (auth-upstream.py)
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/integration/pg.sh
+. "$here/pg.sh"
 for program in python3 openssl; do
         command -v "$program" >/dev/null || {
                 echo "1..0 # SKIP no $program on this machine"
@@ -26,8 +28,65 @@ cat "$A/server.key" "$A/server.crt" >"$A/server.pem"
 : >"$A/seen"
 GIT_BASIC=$(printf 'oauth2:glpat-REALBASIC' | base64) python3 "$TOP/tests/integration/auth-upstream.py" "$A" >"$A/upstream.log" 2>&1 &
 upstream=$!
-trap 'kill "$upstream" 2>/dev/null; clean' EXIT
+nginx=
+stop_all() {
+        # shellcheck disable=SC2086 # a pid or nothing
+        kill "$upstream" $nginx 2>/dev/null
+        pg_stop
+        clean
+}
+trap stop_all EXIT
+trap 'echo "Bail out! killed"; stop_all; exit 143' INT TERM HUP
 wait_for 10 test -s "$A/port" || { cat "$A/upstream.log"; echo 'Bail out! no server'; exit 1; }
+
+# a server that offers HTTP/2; what it is asked comes back
+http2() {
+        local SERVERS=${COFFERDAM_SERVERS-$TOP/build/servers} path libs port
+        path=$SERVERS/usr/sbin/nginx
+        [ -x "$path" ] || path=$(PATH=$PATH:/usr/sbin command -v nginx) || skip "no nginx: './dev test' gets it"
+        libs=("$SERVERS"/usr/lib/*-linux-gnu* "$SERVERS"/lib/*-linux-gnu*)
+        port=$((20000 + RANDOM % 10000))
+        cat >conf <<CONF
+daemon off; master_process off; pid $W/pid; error_log $W/err; $([ "$(id -u)" != 0 ] || echo 'user root root;')
+events { worker_connections 64; }
+http { access_log off; client_body_temp_path $W/t1; proxy_temp_path $W/t2; fastcgi_temp_path $W/t3; uwsgi_temp_path $W/t4; scgi_temp_path $W/t5;
+ client_max_body_size 40m;
+ server { listen 127.0.0.1:$port ssl http2; ssl_certificate $A/server.crt; ssl_certificate_key $A/server.key;
+  location /v1/none { return 404 none; }
+  location /v1/ { return 200 "\$server_protocol \$request_method \$request_uri \$content_length \$http_authorization"; } } }
+CONF
+        LD_LIBRARY_PATH=$(IFS=: && echo "${libs[*]}") "$path" -c "$W/conf" -p "$W" -e "$W/err" >"$W/said" 2>&1 &
+        nginx=$!
+        trap 'kill $nginx; wait $nginx || true' EXIT
+        answers() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+        wait_for 10 answers || fail "no nginx: $(cat said err)"
+        NGINX_PORT=$port check http2
+}
+
+replicas() {
+        local part
+        pg_start
+        trap pg_stop EXIT
+        for part in start stop; do # for what stops and starts it in the middle
+                { echo '#!/usr/bin/env bash'; declare -p pg_home pg_bin; declare -f pg_as pg_start pg_stop fail; echo "T=$T; pg_$part"; } >"pg-$part"
+                chmod +x "pg-$part"
+        done
+        PG_URL=$PG_URL PG_START=$W/pg-start PG_STOP=$W/pg-stop check replicas
+        ! grep -qE 'REALOAUTH|REALSECRET|ifap_' "$pg_home/log" || fail "in the log of the database: $(grep -m1 -E 'REAL|ifap_' "$pg_home/log")"
+        # everything that the database wrote to the disk
+        pg_stop
+        ! grep -rqaE 'REALOAUTH|REALSECRET|ifap_[0-9a-f]{64}' "$pg_home" || fail "in the files of the database: $(grep -rlaE 'REAL|ifap_' "$pg_home")"
+}
+
+no_program() {
+        local out
+        mkdir bin
+        cp "$C" bin/cofferdam
+        out=$(status 1 bin/cofferdam auth-proxy 2>&1) || true
+        [ -e "$("$C" auth-proxy --help >/dev/null && echo "$T/libexec/cofferdam-auth-proxy")" ]
+        has "$out" "'cofferdam-auth-proxy' is not installed: install it"
+        eq 1 "$(echo "$out" | wc -l)" lines
+}
 
 check() { python3 "$TOP/tests/integration/auth-proxy.py" "$A" "$1"; }
 
@@ -41,6 +100,10 @@ t 'the admin side: its key, what it refuses, what it revokes' check admin
 t 'bodies: 32 MiB, one byte more, cut short, waited for' check bodies
 t 'servers that redirect, hint, break off, never answer' check servers
 t 'only servers that are who they are, at addresses that are public' check addresses
+t 'a server that offers HTTP/2 gets it' http2
+t 'git and curl with nothing but a token' check clients
+t 'two proxies share a database; it goes and comes back' replicas
+t 'a program that is not installed is one line' no_program
 t 'an event is passed on when it comes' check first_bytes
 t 'who goes, and who is revoked, ends at the server within a second' check gone
 t 'a client that does not read holds up its own server only' check slow_client

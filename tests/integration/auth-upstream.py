@@ -119,7 +119,7 @@ def flood(c, method, target, headers, body):
     """64 MiB, and how much the other side took after a while."""
     c.send(OK + "Content-Length: %d\r\n\r\n" % (64 << 20))
     sent = 0
-    c.sock.settimeout(1.5)
+    c.sock.settimeout(0.7)
     try:
         while sent < 64 << 20:
             c.send(b"x" * 65536)
