@@ -56,22 +56,8 @@ int conn_new_consume(struct proxy *proxy, int fd) {
         return 0;
 }
 
-static void start_dial(struct conn *conn);
-
-int conn_new_led_consume(struct proxy *proxy, int fd, const struct host *host, uint16_t port) {
-        struct conn *conn;
-        int r;
-
-        r = conn_new_consume(proxy, fd);
-        if (r < 0)
-                return r;
-        conn = proxy->conns; /* the newest is the first */
-        conn->led = true;
-        conn->form = HTTP_CONNECT;
-        conn->host = *host;
-        conn->port = port;
-        start_dial(conn);
-        return 0;
+void conn_wait(struct conn *conn, struct loop_queue *queue) {
+        loop_start(conn->proxy->loop, &conn->timer, queue, on_timeout);
 }
 
 /* Whoever knows of no proxy cannot read an answer of one: the connection is refused as a host would. */
@@ -111,6 +97,8 @@ static void on_timeout(struct loop_timer *timer) {
 
         if (conn->state == CONN_HEAD)
                 conn_answer(conn, 408, "no request in time");
+        else if (conn->state == CONN_WHOM)
+                conn_refuse_verdict(conn, &conn->verdict);
         else if (conn->state == CONN_DIAL)
                 conn_answer(conn, 504, "no connection in time");
         else if (conn->state == CONN_FORWARD && !conn->forward->answered)
@@ -192,6 +180,11 @@ void conn_answer(struct conn *conn, unsigned int status, const char *why) {
         conn_linger(conn);
 }
 
+/* A client that was led here has sent a ClientHello, and waits for an answer to that. */
+static bool begins_with_tls(const struct conn *conn) {
+        return conn->led && conn->state != CONN_TUNNEL && conn->in.len > 0 && conn->in.data[0] == 22;
+}
+
 static void send_alert(struct conn *conn, uint8_t description) {
         const uint8_t alert[] = { 21, 3, 3, 0, 2, 2, description };
 
@@ -201,7 +194,7 @@ static void send_alert(struct conn *conn, uint8_t description) {
 
 void conn_refuse(struct conn *conn, const char *why, const char *rule) {
         blocked_note(conn->proxy->log, conn->host.name, conn->port, why, rule);
-        if (conn->state == CONN_HELLO)
+        if (conn->state == CONN_HELLO || begins_with_tls(conn))
                 send_alert(conn, ALERT_UNRECOGNIZED_NAME);
         else if (conn->state == CONN_TUNNEL)
                 (void) conn_free(conn);
@@ -209,7 +202,7 @@ void conn_refuse(struct conn *conn, const char *why, const char *rule) {
                 conn_answer(conn, 403, why);
 }
 
-static void refuse_verdict(struct conn *conn, const struct policy_verdict *v) {
+void conn_refuse_verdict(struct conn *conn, const struct policy_verdict *v) {
         const struct policy *policy = conn->proxy->config.policy;
         char why[BLOCKED_TEXT_MAX];
 
@@ -273,6 +266,32 @@ void conn_tunnel(struct conn *conn) {
         tunnel_start(&conn->tunnel, on_tunnel_ended, on_tunnel_moved);
 }
 
+static bool led_by_address(const struct conn *conn) {
+        return conn->led && conn->host.kind == HOST_ADDR;
+}
+
+/*
+ * Whether a connection to the host of @conn may say that it is for @said: for that host only. Who was led
+ * here by an address that is allowed was not asked for a name: it may say any that no rule denies.
+ */
+static bool may_say(const struct conn *conn, const struct host *said) {
+        if (strcmp(said->name, conn->host.name) == 0)
+                return true;
+        return led_by_address(conn) &&
+               policy_host(conn->proxy->config.policy, said, conn->port).reason != POLICY_RULE;
+}
+
+static void refuse_said(struct conn *conn, const struct host *said, const char *why) {
+        const struct policy_verdict v = policy_host(conn->proxy->config.policy, said, conn->port);
+
+        if (!led_by_address(conn)) {
+                conn_refuse(conn, why, NULL);
+                return;
+        }
+        conn->host = *said;
+        conn_refuse_verdict(conn, &v);
+}
+
 /* The first bytes of a tunnel say whom it is really for. */
 static void take_hello(struct conn *conn) {
         struct hello hello;
@@ -281,7 +300,7 @@ static void take_hello(struct conn *conn) {
 
         if (conn->in.len == 0)
                 return;
-        if (conn->port == 80 && conn->in.data[0] != 22) {
+        if ((conn->led || conn->port == 80) && conn->in.data[0] != 22) {
                 conn->plain = true;
                 conn->state = CONN_HEAD;
                 take_head(conn);
@@ -296,8 +315,8 @@ static void take_hello(struct conn *conn) {
                 conn_refuse(conn, "the server name is encrypted (ECH)", NULL);
         else if (!hello.has_name && conn->host.kind == HOST_NAME)
                 conn_refuse(conn, "no server name (SNI)", NULL);
-        else if (hello.has_name && strcmp(hello.host.name, conn->host.name) != 0)
-                conn_refuse(conn, "the server name (SNI) is not the name in CONNECT", NULL);
+        else if (hello.has_name && !may_say(conn, &hello.host))
+                refuse_said(conn, &hello.host, "the server name (SNI) is not the name in CONNECT");
         else
                 conn_tunnel(conn);
 }
@@ -344,7 +363,7 @@ static void on_dialled(void *arg, const struct dial_result *result) {
 
         conn->dial = NULL;
         if (result->end == DIAL_REFUSED) {
-                refuse_verdict(conn, &result->verdict);
+                conn_refuse_verdict(conn, &result->verdict);
                 return;
         }
         if (result->end != DIAL_OK) {
@@ -361,13 +380,13 @@ static void on_dialled(void *arg, const struct dial_result *result) {
 }
 
 /* Decides and connects; again when the policy has changed meanwhile. */
-static void start_dial(struct conn *conn) {
+void conn_dial(struct conn *conn) {
         int r;
 
         dial_cancel(TAKE_PTR(conn->dial));
         conn->verdict = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
         if (conn->verdict.reason != POLICY_OK) {
-                refuse_verdict(conn, &conn->verdict);
+                conn_refuse_verdict(conn, &conn->verdict);
                 return;
         }
         r = dial_start(&conn->proxy->dialer, &conn->host, conn->port, &conn->verdict, on_dialled, conn,
@@ -383,8 +402,10 @@ static void start_dial(struct conn *conn) {
 void conn_recheck(struct conn *conn) {
         struct policy_verdict v;
 
-        if (conn->state == CONN_DIAL)
-                start_dial(conn);
+        if (conn->state == CONN_WHOM) /* the number of a rule of the old policy is none of the new */
+                conn->verdict = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
+        if (conn->state == CONN_DIAL || (conn->state == CONN_WHOM && conn->verdict.reason == POLICY_OK))
+                conn_dial(conn);
         if (conn->state != CONN_TUNNEL && conn->state != CONN_FORWARD && conn->state != CONN_HELLO)
                 return;
         v = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
@@ -392,7 +413,7 @@ void conn_recheck(struct conn *conn) {
                 v = policy_dial(conn->proxy->config.policy, &v, &conn->addr, conn->port);
         if (v.reason != POLICY_OK) {
                 conn->state = CONN_TUNNEL; /* it is too late for an answer */
-                refuse_verdict(conn, &v);
+                conn_refuse_verdict(conn, &v);
         }
 }
 
@@ -411,7 +432,11 @@ static void take_plain(struct conn *conn, const struct http_request *q) {
                 refuse_request(conn, 400, "a proxy's request inside of a tunnel");
                 return;
         }
-        if (strcmp(q->host.name, conn->host.name) != 0 || q->port != conn->port) {
+        if (q->port == conn->port && !may_say(conn, &q->host) && led_by_address(conn)) {
+                refuse_said(conn, &q->host, NULL);
+                return;
+        }
+        if (!may_say(conn, &q->host) || q->port != conn->port) {
                 blocked_note(conn->proxy->log, q->host.name, q->port, "Host is not the name in CONNECT",
                              NULL);
                 conn_answer(conn, 403, "Host is not the name in CONNECT");
@@ -441,8 +466,16 @@ static void take_head(struct conn *conn) {
                 conn->host = q.host;
                 conn->port = q.port;
                 conn->form = q.form;
-                start_dial(conn);
+                conn_dial(conn);
         }
+}
+
+/* Whoever leaves without a word has tried all the same. */
+static void gone(struct conn *conn) {
+        if (conn->state == CONN_WHOM)
+                conn_refuse_verdict(conn, &conn->verdict);
+        else
+                (void) conn_free(conn);
 }
 
 static void on_client_event(struct loop_watch *watch, uint32_t events) {
@@ -451,7 +484,7 @@ static void on_client_event(struct loop_watch *watch, uint32_t events) {
         ssize_t n;
 
         if (events & EPOLLERR) {
-                (void) conn_free(conn);
+                gone(conn);
                 return;
         }
         n = recv(watch->fd, data, sizeof(data), 0);
@@ -462,13 +495,15 @@ static void on_client_event(struct loop_watch *watch, uint32_t events) {
                 return;
         }
         if (n <= 0 || buf_add(&conn->in, data, (size_t) n) < 0) {
-                (void) conn_free(conn);
+                gone(conn);
                 return;
         }
         if (conn->state == CONN_DIAL) /* more than one read waits in the socket */
                 loop_set(conn->proxy->loop, watch, 0);
         else if (conn->state == CONN_HELLO)
                 take_hello(conn);
+        else if (conn->state == CONN_WHOM)
+                lead_take(conn);
         else if (memchr(data, '\n', (size_t) n) || conn->in.len >= HTTP_HEAD_BYTES_MAX)
                 take_head(conn); /* only a new line can make a head whole: reading stays linear */
 }

@@ -5,6 +5,7 @@
  *   HEAD -> DIAL -> FORWARD [-> TUNNEL]        plain HTTP; a WebSocket becomes a tunnel
  *   CONNECT to port 80 -> HEAD                 plain HTTP again, for the connected host only
  *   any of them -> LINGER                      an answer of ours, or the end of a forwarded one
+ *   [WHOM ->] DIAL -> [HELLO ->] TUNNEL        led here (lead.c)
  *
  * A connection has one request: what the client sends behind it is not read.
  */
@@ -19,7 +20,7 @@
 #include "runtime/base/buf.h"
 
 /** enum conn_state - see above */
-enum conn_state { CONN_HEAD, CONN_DIAL, CONN_HELLO, CONN_FORWARD, CONN_TUNNEL, CONN_LINGER };
+enum conn_state { CONN_HEAD, CONN_WHOM, CONN_DIAL, CONN_HELLO, CONN_FORWARD, CONN_TUNNEL, CONN_LINGER };
 
 enum { CLIENT, SERVER }; /* ends of the tunnel */
 
@@ -41,8 +42,8 @@ struct conn {
         struct conn *before, *after; /* of the proxy's list */
         struct loop_timer timer;
         enum conn_state state;
-        bool plain;                    /* inside of a CONNECT to port 80 */
-        bool led;                      /* it knows of no proxy: the address it connected to was for a name */
+        bool plain;                    /* HTTP inside of a tunnel */
+        bool led;                      /* it knows of no proxy, and asked for nothing */
         struct policy_verdict verdict; /* of @host */
         struct host host;              /* once a head was read */
         uint16_t port;
@@ -59,7 +60,7 @@ struct conn {
 struct listener {
         struct loop_watch watch; /* first: events come with it */
         struct proxy *proxy;
-        bool leads; /* clients that know of no proxy, or their questions */
+        enum proxy_socket kind;
 };
 
 /** struct proxy - shared by all connections */
@@ -73,11 +74,16 @@ struct proxy {
         size_t n_listeners, max_clients, n_clients;
         struct loop_queue head_queue, dial_queue, quiet_queue, idle_queue, half_queue, linger_queue,
                 pause_queue;
+        struct loop_queue whom_queue, asker_queue;
         struct loop_timer pause; /* listeners rest while descriptors are short */
         uint64_t accepted;
         struct names *names;             /* NULL: there is no stub resolver */
-        uint16_t ports[PROXY_PORTS_MAX]; /* of led connections */
+        struct host self;                /* the name of the machine, which is the sandbox's too; "": none */
+        uint16_t ports[PROXY_PORTS_MAX]; /* of PROXY_LED */
         size_t n_ports;
+        bool redirected, six; /* there is a PROXY_REDIRECTED; one of IPv6 */
+        struct asker *askers;
+        size_t n_askers;
         struct conn *conns;
 };
 
@@ -85,14 +91,38 @@ struct proxy {
 int conn_new_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
 
 /**
- * conn_new_led_consume() - serve the socket @fd, whose client has connected to @host and @port as far as it
- * knows One that is refused is reset. Return: 0, -ENOMEM, -errno.
+ * lead_consume() - serve the socket @fd, whose client has connected to somewhere else as far as it knows
+ * One that is refused is reset. Return: 0, -EINVAL (it has not: it found our listener), -ENOMEM, -errno.
  */
-int conn_new_led_consume(struct proxy *proxy, int fd, const struct host *host, uint16_t port)
-        __attribute__((warn_unused_result));
+int lead_consume(struct listener *listener, int fd) __attribute__((warn_unused_result));
 
-/** stub_event() - loop_fn of a listener whose socket is the stub resolver's */
+/** lead_take() - CONN_WHOM: there are bytes in @conn->in */
+void lead_take(struct conn *conn);
+
+/** lead_refused_event() - loop_fn of a listener of PROXY_UDP_LOG */
+void lead_refused_event(struct loop_watch *watch, uint32_t events);
+
+/** stub_event() - loop_fn of a listener of PROXY_DNS */
 void stub_event(struct loop_watch *watch, uint32_t events);
+
+/** stub_answer() - the answer to a question. @out: room for DNS_MESSAGE_MAX. Return: bytes, 0: none is due.
+ */
+size_t stub_answer(struct proxy *proxy, const uint8_t *data, size_t len, uint8_t *out);
+
+/** asker_new_consume() - answer questions over TCP on the socket @fd. Return: 0, -ENOMEM, -errno. */
+int asker_new_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+
+/** askers_free() - close all of them */
+void askers_free(struct proxy *proxy);
+
+/** conn_dial() - decide and connect, or refuse */
+void conn_dial(struct conn *conn);
+
+/** conn_wait() - for no longer than @queue says from now on */
+void conn_wait(struct conn *conn, struct loop_queue *queue);
+
+/** conn_refuse_verdict() - conn_refuse() for the reason in @v */
+void conn_refuse_verdict(struct conn *conn, const struct policy_verdict *v);
 
 /** conn_free() - close everything of it at once. Return: NULL. */
 struct conn *conn_free(struct conn *conn);

@@ -197,15 +197,10 @@ static int serve(struct egress *egress, struct loop *loop, struct error *err) {
         int r;
 
         r = proxy_new(loop, &proxy, &egress->proxy, err);
-        for (size_t i = 0; r == 0 && i < config->n_listeners; i++) {
-                r = proxy_listen_consume(egress->proxy, config->listeners[i]);
+        for (size_t i = 0; r == 0 && i < config->n_sockets; i++) {
+                r = proxy_add_consume(egress->proxy, config->sockets[i].kind, config->sockets[i].fd);
                 if (r < 0)
                         (void) error_set(err, r, "egress: listen: %s", strerror(-r));
-        }
-        if (r == 0 && config->dns >= 0) {
-                r = proxy_lead_consume(egress->proxy, config->dns, config->lead, config->n_lead);
-                if (r < 0)
-                        (void) error_set(err, r, "egress: lead clients: %s", strerror(-r));
         }
         if (r == 0) {
                 r = loop_add(loop, &egress->watch, egress->control, EPOLLIN, on_control);

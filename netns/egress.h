@@ -40,17 +40,20 @@ struct egress_notice {
         char rule[EGRESS_RULE_MAX];
 };
 
+/** struct egress_socket - as for proxy_add_consume() */
+struct egress_socket {
+        enum proxy_socket kind;
+        int fd;
+};
+
 /** struct egress_config - what the process is started with; all borrowed */
 struct egress_config {
-        enum network_mode mode;  /* allowlist or denylist */
-        struct policy *policy;   /* owned by egress_run() from its call on */
-        const char *token;       /* NULL: only this sandbox can reach the sockets */
-        const char *resolv_conf; /* NULL: the host's */
-        const int *listeners;    /* owned by egress_run() from its call on */
-        size_t n_listeners;
-        int dns;         /* as for proxy_lead_consume(), owned from the call on; -1: nobody is led */
-        const int *lead; /* the same */
-        size_t n_lead;
+        enum network_mode mode;              /* allowlist or denylist */
+        struct policy *policy;               /* owned by egress_run() from its call on */
+        const char *token;                   /* NULL: only this sandbox can reach the sockets */
+        const char *resolv_conf;             /* NULL: the host's */
+        const struct egress_socket *sockets; /* owned by egress_run() from its call on */
+        size_t n_sockets;
 };
 
 /**

@@ -21,6 +21,18 @@ struct names {
         int oldest, newest;
 };
 
+/* The range's first address but @n. */
+static struct addr address(bool six, uint32_t n) {
+        const struct addr addr6 = { .b = { NAMES_NET6, [12] = (uint8_t) (n >> 24), (uint8_t) (n >> 16),
+                                           (uint8_t) (n >> 8), (uint8_t) n } };
+
+        return six ? addr6 : addr_from_ipv4(NAMES_NET + n);
+}
+
+struct addr names_own(bool six) {
+        return address(six, 1);
+}
+
 static unsigned int bucket_of(const char *name) {
         uint64_t h = 0xcbf29ce484222325U;
 
@@ -103,7 +115,7 @@ static int take_slot(struct names *names, uint64_t now_ns, int *ret) {
         return 0;
 }
 
-int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr *ret) {
+int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr ret[2]) {
         const unsigned int bucket = bucket_of(name->name);
         struct host *copy;
         int i, r;
@@ -126,22 +138,23 @@ int names_address(struct names *names, const struct host *name, uint64_t now_ns,
                 append_slot(names, i);
         }
         touch(names, i, now_ns + NAMES_KEEP_NS);
-        *ret = addr_from_ipv4(NAMES_NET + 2U + (uint32_t) i);
+        ret[0] = address(false, 2U + (uint32_t) i);
+        ret[1] = address(true, 2U + (uint32_t) i);
         return 0;
 }
 
 const struct host *names_find(struct names *names, const struct addr *addr, uint64_t now_ns) {
-        uint32_t v;
+        const uint32_t v = (uint32_t) addr->b[12] << 24 | (uint32_t) addr->b[13] << 16 |
+                           (uint32_t) addr->b[14] << 8 | addr->b[15];
+        const uint32_t n = addr_is_ipv4(addr) ? v - NAMES_NET : v; /* wraps below the range */
+        struct addr same;
         int i;
 
-        if (!addr_is_ipv4(addr))
+        if (n < 2U || n - 2U >= NAMES_MAX)
                 return NULL;
-        v = (uint32_t) addr->b[12] << 24 | (uint32_t) addr->b[13] << 16 | (uint32_t) addr->b[14] << 8 |
-            addr->b[15];
-        if (v < NAMES_NET + 2U || v - NAMES_NET - 2U >= NAMES_MAX)
-                return NULL;
-        i = (int) (v - NAMES_NET - 2U);
-        if (!names->slots[i].host)
+        same = address(!addr_is_ipv4(addr), n);
+        i = (int) (n - 2U);
+        if (memcmp(&same, addr, sizeof(same)) != 0 || !names->slots[i].host)
                 return NULL;
         touch(names, i, now_ns + NAMES_KEEP_NS); /* who connects once may do so again without asking */
         return names->slots[i].host;

@@ -10,9 +10,11 @@
 #include "netns/addr.h"
 #include "netns/host.h"
 
-/* 198.18.0.0/15, which RFC 2544 keeps for measurements between devices: no host has one of them */
+/* 198.18.0.0/15 and 2001:2::/48, which RFC 2544 and RFC 5180 keep for measurements between devices: no host
+ * has one of them. The first address of each is the sandbox's own. */
 #define NAMES_NET     0xc6120000U
 #define NAMES_NETMASK 0xfffe0000U
+#define NAMES_NET6    0x20, 0x01, 0x00, 0x02
 enum {
         NAMES_MAX = 8192,
         NAMES_TTL_S = 60, /* of an answer with such an address */
@@ -26,15 +28,19 @@ struct names;
 int names_new(struct names **ret) __attribute__((warn_unused_result));
 struct names *names_free(struct names *names);
 
+/** names_own() - the address of the sandbox itself in the IPv4 or IPv6 range */
+struct addr names_own(bool six);
+
 /**
  * names_address() - the address of @name
  * @name:   of HOST_NAME
  * @now_ns: clock_ns() or loop_now()
- * The address is the name's alone for NAMES_KEEP_NS from the last answer or connection on. After that it goes
- * to another name when NAMES_MAX others are in use; the one that nobody has used the longest is first.
- * Return: 0, -ENOSPC (all are in use), -ENOMEM.
+ * @ret:    one of IPv4 and one of IPv6
+ * The address of either family is the name's alone for NAMES_KEEP_NS from the last answer or connection on.
+ * After that it goes to another name when NAMES_MAX others are in use; the one that nobody has used the
+ * longest is first. Return: 0, -ENOSPC (all are in use), -ENOMEM.
  */
-int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr *ret)
+int names_address(struct names *names, const struct host *name, uint64_t now_ns, struct addr ret[2])
         __attribute__((warn_unused_result));
 
 /**

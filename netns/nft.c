@@ -10,21 +10,22 @@
 static void begin(struct nft_table *t, uint16_t type, uint16_t flags) {
         const struct nfgenmsg head = { .nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0 };
 
-        netlink_begin(t->buf, (uint16_t) (NFNL_SUBSYS_NFTABLES << 8 | type), flags, &head, sizeof(head));
+        netlink_begin(t->buf, (uint16_t) (NFNL_SUBSYS_NFTABLES << 8 | type), (uint16_t) (flags | NLM_F_ACK),
+                      &head, sizeof(head));
 }
 
-static void batch(struct nft_table *t, uint16_t type, uint16_t flags) {
+static void batch(struct nft_table *t, uint16_t type) {
         const struct nfgenmsg head = { .version = NFNETLINK_V0, .res_id = htons(NFNL_SUBSYS_NFTABLES) };
 
-        netlink_begin(t->buf, type, flags, &head, sizeof(head));
+        netlink_begin(t->buf, type, 0, &head, sizeof(head));
 }
 
 void nft_batch_begin(struct nft_table *t) {
-        batch(t, NFNL_MSG_BATCH_BEGIN, 0);
+        batch(t, NFNL_MSG_BATCH_BEGIN);
 }
 
 void nft_batch_end(struct nft_table *t) {
-        batch(t, NFNL_MSG_BATCH_END, NLM_F_ACK);
+        batch(t, NFNL_MSG_BATCH_END);
 }
 
 void nft_table_add(struct nft_table *t, uint32_t flags) {
@@ -129,6 +130,33 @@ void nft_verdict(struct nft_table *t, uint32_t code) {
         netlink_put_be32(t->buf, NFTA_VERDICT_CODE, code);
         netlink_end(t->buf, verdict);
         netlink_end(t->buf, data);
+        expr_end(t);
+}
+
+void nft_redirect(struct nft_table *t, uint16_t port) {
+        const uint16_t be = htons(port);
+
+        expr_begin(t, "immediate");
+        netlink_put_be32(t->buf, NFTA_IMMEDIATE_DREG, NFT_REG_1);
+        put_value(t, NFTA_IMMEDIATE_DATA, &be, sizeof(be));
+        expr_end(t);
+        expr_begin(t, "redir");
+        netlink_put_be32(t->buf, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
+        expr_end(t);
+}
+
+void nft_log(struct nft_table *t, uint16_t group) {
+        expr_begin(t, "log");
+        netlink_put_be16(t->buf, NFTA_LOG_GROUP, group);
+        expr_end(t);
+}
+
+void nft_reject(struct nft_table *t) {
+        const uint8_t code = NFT_REJECT_ICMPX_PORT_UNREACH;
+
+        expr_begin(t, "reject");
+        netlink_put_be32(t->buf, NFTA_REJECT_TYPE, NFT_REJECT_ICMPX_UNREACH);
+        netlink_put(t->buf, NFTA_REJECT_ICMP_CODE, &code, sizeof(code));
         expr_end(t);
 }
 

@@ -14,8 +14,8 @@ struct nft_table {
         size_t rule, element, data; /* where what is being written began */
 };
 
-/** nft_batch_begin(), nft_batch_end() - around all messages: all of them take effect, or none. The end is
- * acknowledged. */
+/** nft_batch_begin(), nft_batch_end() - around all messages: all of them take effect, or none. Tables, chains
+ * and rules are acknowledged; the kernel does not answer the end before Linux 6.10. */
 void nft_batch_begin(struct nft_table *t);
 void nft_batch_end(struct nft_table *t);
 
@@ -41,6 +41,15 @@ void nft_state_is_new(struct nft_table *t);
 
 /** nft_verdict() - @code: NF_ACCEPT, NF_DROP */
 void nft_verdict(struct nft_table *t, uint32_t code);
+
+/** nft_redirect() - from here on it goes to @port of this host (loopback, for what is made here) */
+void nft_redirect(struct nft_table *t, uint16_t port);
+
+/** nft_log() - tell who listens to the NFLOG group */
+void nft_log(struct nft_table *t, uint16_t group);
+
+/** nft_reject() - drop it, and answer with a port-unreachable */
+void nft_reject(struct nft_table *t);
 
 /** nft_masquerade() - from here on it comes from an address of the interface that it leaves by */
 void nft_masquerade(struct nft_table *t);

@@ -24,6 +24,7 @@
 #include "runtime/base/escape.h"
 
 enum { KEY_NET_LEN = 17, BITS_COUNT = 129 };
+enum { PORT_SOME = 0 /* stands for the ports that no rule names */, PORT_WORDS = 65536 / 64 };
 
 struct rule {
         char *text;         /* owned */
@@ -49,6 +50,9 @@ struct policy {
         struct entry *table;
         size_t size, used; /* size: a power of two, at least twice @used */
         bool has_bits[BITS_COUNT];
+        uint64_t ports[PORT_WORDS]; /* that an allowing rule names, as bits */
+        uint64_t heard[PORT_WORDS]; /* those of names whose connections say so themselves */
+        bool heard_any;
 };
 
 /* --- the table ------------------------------------------------------------------------------------------ */
@@ -129,6 +133,30 @@ static int table_add(struct policy *policy, const char *key, size_t len, bool ne
         return 0;
 }
 
+static void set_bit(uint64_t *bits, uint16_t i) {
+        bits[i / 64] |= 1ULL << (i % 64);
+}
+
+static bool has_bit(const uint64_t *bits, uint16_t i) {
+        return bits[i / 64] >> (i % 64) & 1;
+}
+
+static void note_ports(struct policy *policy, const struct net_rule *rule) {
+        const bool heard = rule->kind != RULE_NET && !rule->raw;
+
+        if (rule->deny)
+                return;
+        if (rule->port > 0)
+                set_bit(policy->ports, (uint16_t) rule->port);
+        if (heard && rule->port > 0)
+                set_bit(policy->heard, (uint16_t) rule->port);
+        if (heard && rule->port == RULE_PORT_USUAL) {
+                set_bit(policy->heard, 80);
+                set_bit(policy->heard, 443);
+        }
+        policy->heard_any = policy->heard_any || (heard && rule->port == RULE_PORT_ANY);
+}
+
 static void net_key(const struct cidr *net, char out[KEY_NET_LEN]) {
         out[0] = (char) net->bits;
         memcpy(out + 1, net->addr.b, sizeof(net->addr.b));
@@ -160,6 +188,7 @@ static int push_rule(struct policy *policy, const struct net_rule *parsed, const
         rule.before = entry->last[rule.kind];
         entry->last[rule.kind] = (int) policy->n_rules;
         policy->rules[policy->n_rules++] = rule;
+        note_ports(policy, parsed);
         if (net)
                 policy->has_bits[parsed->net.bits] = true;
         return 0;
@@ -410,19 +439,37 @@ struct policy_verdict policy_dial(const struct policy *policy, const struct poli
 }
 
 size_t policy_ports(const struct policy *policy, uint16_t end, uint16_t *out, size_t max) {
-        AUTO_FREE bool *has = calloc(65536, sizeof(*has));
         size_t n = 0;
 
-        if (!has)
-                return 0;
-        has[80] = has[443] = true;
-        for (size_t i = 0; i < policy->n_rules; i++)
-                if (!policy->rules[i].deny && policy->rules[i].port > 0)
-                        has[policy->rules[i].port] = true;
-        for (size_t port = 1; port < end && n < max; port++)
-                if (has[port])
-                        out[n++] = (uint16_t) port;
+        for (uint16_t port = 1; port < end && n < max; port++)
+                if (port == 80 || port == 443 || has_bit(policy->ports, port))
+                        out[n++] = port;
         return n;
+}
+
+bool policy_somewhere(const struct policy *policy, const struct host *host, struct policy_verdict *ret) {
+        static const uint16_t usual[] = { PORT_SOME, 80, 443 };
+
+        for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+                *ret = policy_host(policy, host, usual[i]);
+                if (ret->reason == POLICY_OK)
+                        return true;
+        }
+        for (size_t word = 0; word < PORT_WORDS; word++)
+                for (uint64_t bits = policy->ports[word]; bits; bits &= bits - 1) {
+                        const struct policy_verdict v = policy_host(
+                                policy, host, (uint16_t) (word * 64 + (size_t) __builtin_ctzll(bits)));
+
+                        if (v.reason != POLICY_OK)
+                                continue;
+                        *ret = v;
+                        return true;
+                }
+        return false;
+}
+
+bool policy_hears(const struct policy *policy, uint16_t port) {
+        return policy->mode == NETWORK_ALLOWLIST && (policy->heard_any || has_bit(policy->heard, port));
 }
 
 /* --- saying why ----------------------------------------------------------------------------------------- */

@@ -74,6 +74,18 @@ struct policy_verdict policy_dial(const struct policy *policy, const struct poli
                                   const struct addr *addr, uint16_t port);
 
 /**
+ * policy_somewhere() - may the work connect to @host on any port?
+ * @ret: what policy_host() says of a port that it may, else of 443
+ */
+bool policy_somewhere(const struct policy *policy, const struct host *host, struct policy_verdict *ret);
+
+/**
+ * policy_hears() - whether a connection to @port may be allowed by the name that it carries itself (SNI,
+ * Host) An allowlist only: a denylist does not look into what it does not deny.
+ */
+bool policy_hears(const struct policy *policy, uint16_t port);
+
+/**
  * policy_ports() - the ports below @end that some rule allows: 80, 443, and those that allowing rules name
  * @out: at most @max, the lowest first. Return: how many.
  */

@@ -14,24 +14,28 @@
  */
 #include "netns/proxy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "netns/conn.h"
 #include "runtime/base/cleanup.h"
 
 enum {
         ACCEPTS = 64,          /* at a time, before others get their turn */
-        RESERVED_FDS = 64,     /* of the process, c-ares and pipes */
+        RESERVED_FDS = 192,    /* of the process, c-ares, pipes and questions over TCP */
         CLIENTS_DEFAULT = 512, /* when the limit of descriptors cannot be read */
         HEAD_MS = 10000,
+        WHOM_MS = 500, /* until a client that was led here by an address alone says whom it wants */
         DIAL_MS = 15000,
         IDLE_MS = 2 * 3600 * 1000,
         HALF_MS = 5 * 60 * 1000,
@@ -70,6 +74,8 @@ int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy
         proxy->idle_queue.ns -= proxy->quiet_queue.ns;
         proxy->half_queue.ns = ns_of(config->half_ms, HALF_MS);
         proxy->linger_queue.ns = ns_of(2000, 0);
+        proxy->whom_queue.ns = ns_of(WHOM_MS, 0);
+        proxy->asker_queue.ns = ns_of(HEAD_MS, 0);
         proxy->pause_queue.ns = ns_of(100, 0);
         proxy->dialer = (struct dialer){ .loop = loop, .policy = config->policy };
         proxy->dialer.next_queue.ns = ns_of(250, 0);
@@ -94,6 +100,7 @@ struct proxy *proxy_free(struct proxy *proxy) {
                 return NULL;
         while (proxy->conns)
                 (void) conn_free(proxy->conns);
+        askers_free(proxy);
         loop_cancel(&proxy->pause);
         for (size_t i = 0; i < proxy->n_listeners; i++) {
                 loop_remove(proxy->loop, &proxy->listeners[i].watch);
@@ -120,8 +127,9 @@ static void on_pause_over(struct loop_timer *timer) {
 
 /* Frees the client that has been expected to send a request the longest. Return: whether there was one. */
 static bool make_room(struct proxy *proxy) {
-        struct loop_timer *oldest =
-                proxy->head_queue.first ? proxy->head_queue.first : proxy->linger_queue.first;
+        struct loop_timer *oldest = proxy->head_queue.first     ? proxy->head_queue.first
+                                    : proxy->linger_queue.first ? proxy->linger_queue.first
+                                                                : proxy->whom_queue.first;
 
         if (!oldest)
                 return false;
@@ -134,37 +142,17 @@ static void rest(struct proxy *proxy) {
         loop_start(proxy->loop, &proxy->pause, &proxy->pause_queue, on_pause_over);
 }
 
-/* The name that a client meant which was led here. Return: 0, -EINVAL (none). */
-static int meant(const struct proxy *proxy, int fd, struct host *ret, uint16_t *ret_port) {
-        struct sockaddr_storage ss;
-        socklen_t len = sizeof(ss);
-        const struct host *host;
-        struct addr addr;
-
-        if (getsockname(fd, (struct sockaddr *) &ss, &len) < 0 ||
-            addr_from_sock((const struct sockaddr *) &ss, &addr) < 0)
-                return -EINVAL;
-        host = names_find(proxy->names, &addr, loop_now(proxy->loop));
-        if (!host || ss.ss_family != AF_INET)
-                return -EINVAL;
-        *ret = *host;
-        *ret_port = ntohs(((const struct sockaddr_in *) &ss)->sin_port);
-        return 0;
-}
-
 /* Takes over @fd, or closes it. */
 static void serve(struct listener *listener, int fd) {
         struct proxy *proxy = listener->proxy;
-        struct host host;
-        uint16_t port;
         int r;
 
-        if (!listener->leads)
+        if (listener->kind == PROXY_DNS_TCP)
+                r = asker_new_consume(proxy, fd);
+        else if (listener->kind == PROXY_CLIENTS)
                 r = conn_new_consume(proxy, fd);
-        else if (meant(proxy, fd, &host, &port) == 0)
-                r = conn_new_led_consume(proxy, fd, &host, port);
         else
-                r = -EINVAL;
+                r = lead_consume(listener, fd);
         if (r < 0)
                 (void) fd_close(fd);
         else
@@ -195,55 +183,62 @@ static void on_client(struct loop_watch *watch, uint32_t events) {
         }
 }
 
-static int add_listener(struct proxy *proxy, int fd, bool leads, loop_fn fn) {
+static int sock_of(int fd, uint16_t *ret_port, sa_family_t *ret_family) {
+        struct sockaddr_storage ss;
+        socklen_t len = sizeof(ss);
+
+        if (getsockname(fd, (struct sockaddr *) &ss, &len) < 0)
+                return -errno;
+        *ret_family = ss.ss_family;
+        *ret_port = ntohs(((const struct sockaddr_in *) &ss)->sin_port); /* at the same place in both */
+        return 0;
+}
+
+/* What the stub resolver needs to know of a way here. */
+static int add_way(struct proxy *proxy, enum proxy_socket kind, int fd) {
+        char self[HOST_NAME_BYTES_MAX + 1] = "";
+        sa_family_t family = AF_UNSPEC;
+        uint16_t port = 0;
+        int r;
+
+        if (!proxy->names && gethostname(self, sizeof(self) - 1) == 0)
+                (void) (host_parse(self, strlen(self), &proxy->self, NULL) < 0); /* then nobody asks for it */
+        r = proxy->names ? 0 : names_new(&proxy->names);
+        if (r == 0)
+                r = sock_of(fd, &port, &family);
+        if (r == 0 && kind == PROXY_LED && proxy->n_ports == PROXY_PORTS_MAX)
+                r = -E2BIG;
+        if (r < 0)
+                return r;
+        if (kind == PROXY_LED)
+                proxy->ports[proxy->n_ports++] = port;
+        proxy->redirected = proxy->redirected || kind == PROXY_REDIRECTED;
+        proxy->six = proxy->six || (kind == PROXY_REDIRECTED && family == AF_INET6);
+        return 0;
+}
+
+int proxy_add_consume(struct proxy *proxy, enum proxy_socket kind, int fd) {
+        static const loop_fn events[] = {
+                [PROXY_CLIENTS] = on_client,    [PROXY_LED] = on_client,
+                [PROXY_REDIRECTED] = on_client, [PROXY_DNS] = stub_event,
+                [PROXY_DNS_TCP] = on_client,    [PROXY_UDP_LOG] = lead_refused_event,
+        };
         struct listener *listener = &proxy->listeners[proxy->n_listeners];
         int r;
 
+        static_assert(ARRAY_SIZE(events) == PROXY_SOCKET_COUNT, "events[] and enum proxy_socket differ");
         if (proxy->n_listeners == PROXY_LISTENERS_MAX)
                 return -E2BIG;
+        r = kind == PROXY_CLIENTS ? 0 : add_way(proxy, kind, fd);
+        if (r < 0)
+                return r;
         /* clients inherit it */
         (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
         listener->proxy = proxy;
-        listener->leads = leads;
-        r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, fn);
+        listener->kind = kind;
+        r = loop_add(proxy->loop, &listener->watch, fd, EPOLLIN, events[kind]);
         if (r == 0)
                 proxy->n_listeners++;
-        return r;
-}
-
-int proxy_listen_consume(struct proxy *proxy, int fd) {
-        return add_listener(proxy, fd, false, on_client);
-}
-
-static int port_of(int fd, uint16_t *ret) {
-        struct sockaddr_in sa;
-        socklen_t len = sizeof(sa);
-
-        if (getsockname(fd, (struct sockaddr *) &sa, &len) < 0)
-                return -errno;
-        *ret = ntohs(sa.sin_port);
-        return sa.sin_family == AF_INET ? 0 : -EAFNOSUPPORT;
-}
-
-int proxy_lead_consume(struct proxy *proxy, int dns, const int *fds, size_t n) {
-        size_t i = 0;
-        int r;
-
-        r = n > PROXY_PORTS_MAX ? -E2BIG : names_new(&proxy->names);
-        if (r == 0)
-                r = add_listener(proxy, dns, true, stub_event);
-        if (r < 0)
-                (void) fd_close(dns);
-        for (; r == 0 && i < n; i++) {
-                r = port_of(fds[i], &proxy->ports[i]);
-                if (r == 0)
-                        r = add_listener(proxy, fds[i], true, on_client);
-                if (r < 0)
-                        break;
-                proxy->n_ports++;
-        }
-        for (; i < n; i++)
-                (void) fd_close(fds[i]);
         return r;
 }
 

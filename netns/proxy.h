@@ -16,6 +16,17 @@ struct proxy;
 
 enum { PROXY_LISTENERS_MAX = 80, PROXY_PORTS_MAX = 64 };
 
+/** enum proxy_socket - what comes in at a socket; all but the first are for programs that know of no proxy */
+enum proxy_socket {
+        PROXY_CLIENTS,    /* listens: clients of the proxy */
+        PROXY_LED,        /* listens on all addresses: the address stands for a name (names.h) */
+        PROXY_REDIRECTED, /* listens: SO_ORIGINAL_DST tells the address that was meant */
+        PROXY_DNS,        /* datagrams: questions to the stub resolver */
+        PROXY_DNS_TCP,    /* listens: the same */
+        PROXY_UDP_LOG,    /* netlink: packets that were refused (udplog.h) */
+        PROXY_SOCKET_COUNT
+};
+
 /** struct proxy_config - what a proxy is to do; 0 and NULL: the default */
 struct proxy_config {
         const struct policy *policy;       /* borrowed, outlives the proxy or is replaced; never NULL */
@@ -51,19 +62,14 @@ int proxy_new(struct loop *loop, const struct proxy_config *config, struct proxy
 struct proxy *proxy_free(struct proxy *proxy);
 
 /**
- * proxy_listen_consume() - accept clients on @fd, a listening stream socket, which may live in another
- * network namespace Return: 0, -E2BIG (PROXY_LISTENERS_MAX), -errno.
+ * proxy_add_consume() - serve @fd, which may live in another network namespace
+ * The stub resolver answers questions about names that are allowed on some port that leads here with an
+ * address that stands for the name, and says that others do not exist. What connects to such an address is
+ * decided by the name; what connects to another one by the address, or, where names could be allowed, by the
+ * name that it says itself (SNI, Host), which is then looked up and dialled in place of the address.
+ * Return: 0, -E2BIG (PROXY_LISTENERS_MAX, PROXY_PORTS_MAX), -ENOMEM, -errno.
  */
-int proxy_listen_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
-
-/**
- * proxy_lead_consume() - lead clients here that know of no proxy
- * @dns: a datagram socket, in a network namespace where all of NAMES_NET is local: answers questions about
- * names that are allowed on one of the ports with an address of it, and says that others do not exist
- * @fds: @n listening IPv4 sockets there, on all addresses; what connects to such an address is decided by the
- * name All are taken over, also on failure. Return: 0, -E2BIG (PROXY_PORTS_MAX), -ENOMEM, -errno.
- */
-int proxy_lead_consume(struct proxy *proxy, int dns, const int *fds, size_t n)
+int proxy_add_consume(struct proxy *proxy, enum proxy_socket kind, int fd)
         __attribute__((warn_unused_result));
 
 /** proxy_set_policy() - decide by @policy from now on, and end what it refuses. @policy: as in the

@@ -20,8 +20,6 @@
 
 enum { MEMO_MAX_BYTES = 512 };
 
-static const char memo_name[] = "overlay-works";
-
 bool rules_is_own(const struct rule_def *def) {
         const struct rule_def *builtin;
         size_t n;
@@ -65,35 +63,38 @@ static int memo_key(int dir, char *ret, size_t size) {
         return 0;
 }
 
-void overlay_forget(const struct ctx *ctx) {
+static const char *const memos[] = { "overlayfs-works", "nftables-works" }; /* keys of probes */
+
+void host_forget(const struct ctx *ctx) {
         AUTO_FD int dir = ctx->state_dir ? open(ctx->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
-        if (dir >= 0 && unlinkat(dir, memo_name, 0) < 0)
-                errno = 0; /* then it says so again, and another run fails as clearly */
+        for (size_t i = 0; dir >= 0 && i < ARRAY_SIZE(memos); i++)
+                if (unlinkat(dir, memos[i], 0) < 0)
+                        errno = 0; /* then it says so again, and another run fails as clearly */
 }
 
-/* Whether it worked the last time, or does now; then that is noted. */
-static bool overlay_works(const struct ctx *ctx, struct probe_row *row) {
+bool host_can(const struct ctx *ctx, const char *key, struct probe_row *row) {
         AUTO_BUF struct buf known = { 0 };
         AUTO_FD int dir = ctx->state_dir ? open(ctx->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-        char key[MEMO_MAX_BYTES] = "";
+        char is[MEMO_MAX_BYTES] = "", memo[64];
 
-        if (dir >= 0 && memo_key(dir, key, sizeof(key)) == 0 &&
-            file_read_at(dir, memo_name, MEMO_MAX_BYTES, &known) == 0 && strcmp(buf_cstr(&known), key) == 0)
+        (void) snprintf(memo, sizeof(memo), "%s-works", key);
+        if (dir >= 0 && memo_key(dir, is, sizeof(is)) == 0 &&
+            file_read_at(dir, memo, MEMO_MAX_BYTES, &known) == 0 && strcmp(buf_cstr(&known), is) == 0)
                 return true;
-        if (probe_one(ctx, "overlayfs", row) != PROBE_OK)
+        if (probe_one(ctx, key, row) != PROBE_OK)
                 return false;
-        if (*key) /* the next run asks again when this fails */
-                (void) (file_replace_at(dir, memo_name, key, strlen(key), 0600, false) < 0);
+        if (*is) /* the next run asks again when this fails */
+                (void) (file_replace_at(dir, memo, is, strlen(is), 0600, false) < 0);
         return true;
 }
 
 /* Asks the host once for all regions. */
-static bool host_can(struct driver_plan *plan) {
+static bool can_overlay(struct driver_plan *plan) {
         struct probe_row row;
 
         if (!plan->overlay_asked) {
-                plan->overlay_works = overlay_works(plan->ctx, &row);
+                plan->overlay_works = host_can(plan->ctx, "overlayfs", &row);
                 if (!plan->overlay_works)
                         (void) snprintf(plan->overlay_why, sizeof(plan->overlay_why), "%s", row.evidence);
         }
@@ -110,7 +111,7 @@ static const char *hindrance(struct driver_plan *plan, const struct spec *spec,
                 return "a rule protects or hides paths, and overlayfs asks no rule before a write";
         if (spec->limits.disk && !region->in_memory)
                 return "limits.disk is counted by the file server only";
-        return host_can(plan) ? NULL : plan->overlay_why;
+        return can_overlay(plan) ? NULL : plan->overlay_why;
 }
 
 /* What was asked for by name is done, refused or said. */

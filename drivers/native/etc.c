@@ -184,9 +184,9 @@ int etc_add(struct driver_plan *plan, struct error *err) {
                 r = add_made(plan, "/etc/passwd", etc_passwd);
         if (r == 0)
                 r = add_made(plan, "/etc/group", etc_group);
-        for (size_t i = plan->n_net_ports > 0 || plan->resolv_conf; r == 0 && i < ARRAY_SIZE(linked); i++)
+        for (size_t i = plan->net_leads || plan->resolv_conf; r == 0 && i < ARRAY_SIZE(linked); i++)
                 r = add_linked(plan, linked[i]);
-        if (r == 0 && plan->n_net_ports > 0)
+        if (r == 0 && plan->net_leads)
                 r = add_resolver(plan, "nameserver 127.0.0.1\n");
         if (r == 0 && plan->resolv_conf)
                 r = add_resolver(plan, plan->resolv_conf);

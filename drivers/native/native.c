@@ -754,7 +754,7 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
         sources_init(&sb->sources, plan, req->callbacks, req->arg);
         r = start_all(sb, req, err);
         if (r < 0) {
-                overlay_forget(plan->ctx);
+                host_forget(plan->ctx);
                 (void) native_stop(sb);
                 return r;
         }

@@ -13,19 +13,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/uplink.h"
 #include "netns/names.h"
 #include "netns/policy.h"
+#include "netns/redirect.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
+#include "runtime/spec/keys.h"
 
-enum { PORT_END = 1024 /* what the work cannot listen on itself */, DNS_PORT = 53 };
-enum { LISTENERS_MAX = 2, BACKLOG = 1024, END_TIMEOUT_MS = 1000, RULE_JSON_MAX = 1024, NOTICES_MAX = 1024 };
+enum { PORT_END = 1024 /* what the work cannot listen on itself */ };
+enum { BACKLOG = 1024, END_TIMEOUT_MS = 1000, RULE_JSON_MAX = 1024, NOTICES_MAX = 1024 };
 
 bool net_wanted(const struct driver_plan *plan) {
         return plan->network == NETWORK_ALLOWLIST || plan->network == NETWORK_DENYLIST;
@@ -42,6 +45,27 @@ static void warn_idle(const struct driver_plan *plan) {
                 log_warn("network: '%s' changes nothing in a denylist: write '!%s' (--deny) to deny it",
                          ESC(policy_rule_text(plan->net_policy, i)),
                          ESC(policy_rule_text(plan->net_policy, i)));
+}
+
+/* By which way programs that know of no proxy are led to it: asked for by name, the best one is done, refused
+ * or said; unasked, it is done or said. */
+static int choose_way(struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        const size_t key = key_index(key_find(SECTION_NETWORK, "transparent"));
+        struct probe_row row;
+
+        plan->net_leads = spec->network.transparent;
+        if (!plan->net_leads || host_can(plan->ctx, "nftables", &row))
+                return 0;
+        if (spec->isolation == ISOLATION_STRICT && spec->tier_of[key] != TIER_BUILTIN)
+                return error_set(err, -ENOTSUP,
+                                 "network.transparent is not possible here for all ports and addresses: "
+                                 "nftables: %s: %s; or use --isolation degrade, or leave it out",
+                                 row.evidence, row.remedy);
+        plan->net_by_ports = true;
+        plan->n_net_ports = policy_ports(plan->net_policy, PORT_END, plan->net_ports, PROXY_PORTS_MAX);
+        plan_degrade(plan, "transparent network by nftables", "transparent network by ports below 1024",
+                     row.evidence);
+        return 0;
 }
 
 int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *err) {
@@ -64,10 +88,7 @@ int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *er
                        spec->network.n_rules, &plan->net_policy, err);
         if (r == 0 && plan->network == NETWORK_DENYLIST)
                 warn_idle(plan);
-        if (r == 0 && spec->network.transparent)
-                plan->n_net_ports =
-                        policy_ports(plan->net_policy, PORT_END, plan->net_ports, PROXY_PORTS_MAX);
-        return r;
+        return r < 0 ? r : choose_way(plan, spec, err);
 }
 
 json_t *net_json(const struct driver_plan *plan) {
@@ -76,7 +97,6 @@ json_t *net_json(const struct driver_plan *plan) {
                                                                [NETWORK_DENYLIST] = "denylist",
                                                                [NETWORK_OPEN] = "open" };
         const char *const mode = modes[plan->network];
-
         json_t *ports;
 
         if (plan->network == NETWORK_OPEN)
@@ -87,24 +107,34 @@ json_t *net_json(const struct driver_plan *plan) {
         ports = json_array();
         for (size_t i = 0; i < plan->n_net_ports; i++)
                 (void) json_array_append_new(ports, json_integer(plan->net_ports[i]));
-        return json_pack("{s:s,s:s,s:o,s:O,s:O}", "mode", mode, "proxy", NET_PROXY_URL, "transparent_ports",
-                         ports, "preset", plan->net_preset, "rules", plan->net_rules);
+        return json_pack("{s:s,s:s,s:s,s:o,s:O,s:O}", "mode", mode, "proxy", NET_PROXY_URL, "transparent",
+                         !plan->net_leads     ? "off"
+                         : plan->net_by_ports ? "ports"
+                                              : "all",
+                         "transparent_ports", ports, "preset", plan->net_preset, "rules", plan->net_rules);
 }
 
 /* ---- in the sandbox ---- */
 
-/* what a socket is for that goes to the process; END: there are no more */
-enum { SOCKET_PROXY = 'P', SOCKET_DNS = 'D', SOCKET_LEAD = 'L', SOCKET_END = 'E' };
+/* a message about a socket is its enum proxy_socket; this one: there are no more */
+enum { SOCKET_END = PROXY_SOCKET_COUNT };
 
-/* Return: a listening socket, owned; -errno. */
-static int listen_on(const struct sockaddr *sa, socklen_t len) {
-        AUTO_FD int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+static int hand_out(int sock, enum proxy_socket kind, int fd) {
+        return fdpass_send(sock, &(uint8_t){ (uint8_t) kind }, 1, &fd, 1);
+}
 
-        if (fd < 0)
+/* Makes a socket of @type at @host (NULL: all of IPv4) and @port, and hands it out. */
+static int serve_at(int sock, enum proxy_socket kind, int type, const struct addr *host, uint16_t port) {
+        const struct addr any = addr_from_ipv4(INADDR_ANY);
+        struct sockaddr_storage ss;
+        const socklen_t len = addr_to_sock(host ? host : &any, port, &ss);
+        AUTO_FD int fd = socket(ss.ss_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &ss, len) < 0)
                 return -errno;
-        if (bind(fd, sa, len) < 0 || listen(fd, BACKLOG) < 0)
+        if (type == SOCK_STREAM && listen(fd, BACKLOG) < 0)
                 return -errno;
-        return TAKE_FD(fd);
+        return hand_out(sock, kind, fd);
 }
 
 /* All addresses that stand for names become the sandbox's own: on a loopback device, a prefix is local whole.
@@ -121,51 +151,66 @@ static int add_names_net(void) {
         return ioctl(sock, SIOCSIFNETMASK, &req) < 0 ? -errno : 0;
 }
 
-static int send_dns(int listen_sock) {
-        const struct sockaddr_in sa = { .sin_family = AF_INET,
-                                        .sin_port = htons(DNS_PORT),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        AUTO_FD int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+static const struct addr loopback6 = { .b = { [15] = 1 } };
 
-        if (fd < 0 || bind(fd, (const struct sockaddr *) &sa, sizeof(sa)) < 0)
-                return -errno;
-        return fdpass_send(listen_sock, &(char){ SOCKET_DNS }, 1, &fd, 1);
+/* The stub resolver of one family. */
+static int serve_dns(int sock, const struct addr *host) {
+        const int r = serve_at(sock, PROXY_DNS, SOCK_DGRAM, host, REDIRECT_DNS_PORT);
+
+        return r < 0 ? r : serve_at(sock, PROXY_DNS_TCP, SOCK_STREAM, host, REDIRECT_DNS_PORT);
 }
 
 /* Listening on all addresses of these ports takes nothing from the work, which may not listen on them. */
-static int send_lead(const struct driver_plan *plan, int listen_sock) {
+static int lead_by_ports(const struct driver_plan *plan, int sock) {
+        const struct addr loopback = addr_from_ipv4(INADDR_LOOPBACK);
         int r;
 
         r = add_names_net();
         if (r == 0)
-                r = send_dns(listen_sock);
-        for (size_t i = 0; r == 0 && i < plan->n_net_ports; i++) {
-                const struct sockaddr_in sa = { .sin_family = AF_INET,
-                                                .sin_port = htons(plan->net_ports[i]) };
-                AUTO_FD int fd = listen_on((const struct sockaddr *) &sa, sizeof(sa));
-
-                r = fd < 0 ? fd : fdpass_send(listen_sock, &(char){ SOCKET_LEAD }, 1, &fd, 1);
-        }
+                r = serve_dns(sock, &loopback);
+        for (size_t i = 0; r == 0 && i < plan->n_net_ports; i++)
+                r = serve_at(sock, PROXY_LED, SOCK_STREAM, NULL, plan->net_ports[i]);
         return r;
 }
 
-int net_listen(const struct driver_plan *plan, int listen_sock) {
-        const struct sockaddr_in v4 = { .sin_family = AF_INET,
-                                        .sin_port = htons(NET_PROXY_PORT),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-        const struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
-                                         .sin6_port = htons(NET_PROXY_PORT),
-                                         .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-        AUTO_FD int four = listen_on((const struct sockaddr *) &v4, sizeof(v4));
-        AUTO_FD int six = listen_on((const struct sockaddr *) &v6, sizeof(v6));
+static int lead_all(int sock, struct error *err) {
+        const struct addr loopback = addr_from_ipv4(INADDR_LOOPBACK);
+        struct redirect redirect;
+        AUTO_FD int log = -1;
         int r;
 
-        r = four < 0 ? four : fdpass_send(listen_sock, &(char){ SOCKET_PROXY }, 1, &four, 1);
-        if (r == 0 && six >= 0)
-                r = fdpass_send(listen_sock, &(char){ SOCKET_PROXY }, 1, &six, 1);
-        if (r == 0 && plan->n_net_ports > 0)
-                r = send_lead(plan, listen_sock);
-        return r < 0 ? r : fdpass_send(listen_sock, &(char){ SOCKET_END }, 1, NULL, 0);
+        r = redirect_setup(&redirect, err);
+        if (r < 0)
+                return r;
+        log = redirect.udp_log;
+        r = hand_out(sock, PROXY_UDP_LOG, log);
+        if (r == 0)
+                r = serve_dns(sock, &loopback);
+        if (r == 0)
+                r = serve_at(sock, PROXY_REDIRECTED, SOCK_STREAM, &loopback, REDIRECT_TCP_PORT);
+        if (r == 0 && redirect.six)
+                r = serve_dns(sock, &loopback6);
+        if (r == 0 && redirect.six)
+                r = serve_at(sock, PROXY_REDIRECTED, SOCK_STREAM, &loopback6, REDIRECT_TCP_PORT);
+        return r < 0 ? error_set(err, r, "listen for what is redirected: %s", strerror(-r)) : 0;
+}
+
+int net_listen(const struct driver_plan *plan, int listen_sock, struct error *err) {
+        const struct addr loopback = addr_from_ipv4(INADDR_LOOPBACK);
+        int r;
+
+        r = serve_at(listen_sock, PROXY_CLIENTS, SOCK_STREAM, &loopback, NET_PROXY_PORT);
+        if (r == 0) /* without IPv6 there is one less */
+                (void) (serve_at(listen_sock, PROXY_CLIENTS, SOCK_STREAM, &loopback6, NET_PROXY_PORT) < 0);
+        if (r == 0 && plan->net_by_ports)
+                r = lead_by_ports(plan, listen_sock);
+        else if (r == 0 && plan->net_leads)
+                r = lead_all(listen_sock, err);
+        if (r == 0)
+                r = fdpass_send(listen_sock, &(uint8_t){ SOCKET_END }, 1, NULL, 0);
+        if (r < 0 && err && !err->code)
+                (void) error_set(err, r, "listen: %s", strerror(-r));
+        return r;
 }
 
 /* ---- the process ---- */
@@ -177,27 +222,21 @@ struct egress_child {
 };
 
 /* The sockets that net_listen() sends, up to its last word. Return: 0, -EPROTO, -errno. */
-static int receive_sockets(int listen_sock, int *listeners, int *lead, struct egress_config *config) {
+static int receive_sockets(int listen_sock, struct egress_socket *ret, size_t *ret_n) {
+        *ret_n = 0;
         for (;;) {
                 AUTO_FD int fd = -1;
                 size_t len = 0, n = 0;
-                char what = SOCKET_END;
-                const int r = fdpass_recv(listen_sock, &what, sizeof(what), &len, &fd, 1, &n);
+                uint8_t kind = SOCKET_END;
+                const int r = fdpass_recv(listen_sock, &kind, sizeof(kind), &len, &fd, 1, &n);
 
                 if (r < 0)
                         return r;
-                if (what == SOCKET_END)
-                        return config->n_listeners > 0 ? 0 : -EPROTO;
-                if (n != 1)
+                if (kind == SOCKET_END)
+                        return *ret_n > 0 ? 0 : -EPROTO;
+                if (n != 1 || kind > SOCKET_END || *ret_n == PROXY_LISTENERS_MAX)
                         return -EPROTO;
-                if (what == SOCKET_PROXY && config->n_listeners < LISTENERS_MAX)
-                        listeners[config->n_listeners++] = TAKE_FD(fd);
-                else if (what == SOCKET_DNS && config->dns < 0)
-                        config->dns = TAKE_FD(fd);
-                else if (what == SOCKET_LEAD && config->n_lead < PROXY_PORTS_MAX)
-                        lead[config->n_lead++] = TAKE_FD(fd);
-                else
-                        return -EPROTO;
+                ret[(*ret_n)++] = (struct egress_socket){ (enum proxy_socket) kind, TAKE_FD(fd) };
         }
 }
 
@@ -209,17 +248,15 @@ _Noreturn static void egress_main(const struct egress_child *c) {
                                                .title = "cofferdam-proxy",
                                                .keep = keep,
                                                .n_keep = ARRAY_SIZE(keep) };
-        int listeners[LISTENERS_MAX], lead[PROXY_PORTS_MAX];
+        struct egress_socket sockets[PROXY_LISTENERS_MAX];
         struct egress_config config = { .mode = c->plan->network,
                                         .policy = c->plan->net_policy,
-                                        .listeners = listeners,
-                                        .dns = -1,
-                                        .lead = lead };
+                                        .sockets = sockets };
 
         (void) umask(077);
         if (confine_helper(&helper) < 0 || egress_confine(NULL, NULL) < 0)
                 _exit(1);
-        if (receive_sockets(c->listen_sock, listeners, lead, &config) < 0)
+        if (receive_sockets(c->listen_sock, sockets, &config.n_sockets) < 0)
                 _exit(1); /* setting up failed before all sockets were there */
         (void) fd_close(c->listen_sock);
         _exit(egress_run(&config, c->control, NULL) < 0);

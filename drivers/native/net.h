@@ -48,9 +48,10 @@ int net_start(const struct driver_plan *plan, int listen_sock, struct net *ret, 
 
 /**
  * net_listen() - in the sandbox's network namespace, with loopback up: make the sockets and hand them out
- * Without IPv6 there is one less. Return: 0 or -errno.
+ * And the rules that lead connections to them. Return: 0 or -errno (message).
  */
-int net_listen(const struct driver_plan *plan, int listen_sock) __attribute__((warn_unused_result));
+int net_listen(const struct driver_plan *plan, int listen_sock, struct error *err)
+        __attribute__((warn_unused_result));
 
 /** net_read() - pass the notices that are there on to @fn; never blocks */
 void net_read(const struct net *net, void (*fn)(void *arg, const struct egress_notice *notice), void *arg);

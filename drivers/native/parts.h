@@ -4,6 +4,7 @@
 #pragma once
 
 #include "drivers/native/plan.h"
+#include "drivers/native/probe.h"
 
 /* ---- id.c ---- */
 
@@ -30,8 +31,8 @@ int rungs_choose(struct driver_plan *plan, const struct spec *spec, struct error
  */
 int rungs_regions(struct driver_plan *plan, const struct spec *spec, struct error *err);
 
-/** overlay_forget() - a start failed: the next one asks the host again whether overlayfs works */
-void overlay_forget(const struct ctx *ctx);
+/** host_forget() - a start failed: the next one asks the host again what host_can() remembers */
+void host_forget(const struct ctx *ctx);
 
 /** rules_is_own() - a rule of every workspace: names that only we make. What has them is not shown and does
  * not land. */
@@ -193,3 +194,7 @@ const char *const *os_dirs(size_t *ret_n);
 
 /** os_shows() - whether the absolute path lies in what the host's root shows */
 bool os_shows(const char *path);
+
+/** host_can() - whether the probe @key works here; a "yes" is remembered in the state directory
+ * @row: filled when it does not. */
+bool host_can(const struct ctx *ctx, const char *key, struct probe_row *row);

@@ -143,13 +143,15 @@ struct driver_plan {
         bool home_planted;     /* HOME leads into what the run can write */
         char home_why[128];    /* why nothing of the home is shown or seeded unasked; "" when it may be */
         enum network_mode network;
-        struct policy *net_policy;           /* allowlist, denylist; owned */
-        uint16_t net_ports[PROXY_PORTS_MAX]; /* that lead to the proxy without its being asked for */
-        size_t n_net_ports;                  /* 0: none do */
-        json_t *net_preset, *net_rules;      /* what it was made of; owned */
-        bool uplink;                         /* open: a network namespace of its own, with a way out */
-        char uplink_why[256];                /* open: why not */
-        char *resolv_conf;                   /* the host's is of no use inside: what is shown; owned, NULL */
+        struct policy *net_policy; /* allowlist, denylist; owned */
+        bool net_leads;    /* programs that know of no proxy are led to it: all their connections, or */
+        bool net_by_ports; /* those to these ports of addresses that stand for names */
+        uint16_t net_ports[PROXY_PORTS_MAX];
+        size_t n_net_ports;
+        json_t *net_preset, *net_rules; /* what it was made of; owned */
+        bool uplink;                    /* open: a network namespace of its own, with a way out */
+        char uplink_why[256];           /* open: why not */
+        char *resolv_conf;              /* the host's is of no use inside: what is shown; owned, NULL */
         struct native_limits limits;
         uint64_t disk_max;                 /* limits.disk, 0: none */
         bool overlay_asked, overlay_works; /* what the probe said, once it was asked */

@@ -6,9 +6,6 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/fuse.h>
-#include <linux/netfilter/nf_tables.h>
-#include <linux/netfilter/nfnetlink.h>
-#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
@@ -16,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -118,37 +114,4 @@ void try_seccomp_notify(const struct probe_host *host, struct probe_result *ret)
                 result_failed(ret, -errno, "seccomp(NEW_LISTENER)");
         else
                 result_note(ret, "a filter can ask a process outside");
-}
-
-/* Asks nftables for its generation, in a net namespace of the child's. */
-void try_nftables(const struct probe_host *host, struct probe_result *ret) {
-        struct {
-                struct nlmsghdr head;
-                struct nfgenmsg gen;
-        } ask = { .head = { .nlmsg_len = sizeof(ask),
-                            .nlmsg_type = (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_GETGEN,
-                            .nlmsg_flags = NLM_F_REQUEST } };
-        AUTO_FD int sock = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
-        struct {
-                struct nlmsghdr head;
-                char rest[1024];
-        } answer = { 0 };
-        struct pollfd pfd = { .fd = sock, .events = POLLIN };
-        struct nlmsgerr failure;
-
-        (void) host;
-        if (sock < 0 || send(sock, &ask, sizeof(ask), 0) < 0) {
-                result_failed(ret, -errno, sock < 0 ? "socket(NETLINK_NETFILTER)" : "ask nftables");
-                return;
-        }
-        if (poll(&pfd, 1, REPLY_MS) != 1 ||
-            recv(sock, &answer, sizeof(answer), 0) < (ssize_t) sizeof(answer.head)) {
-                result_fact(ret, -ETIMEDOUT, "no answer of nftables");
-                return;
-        }
-        memcpy(&failure, answer.rest, sizeof(failure));
-        if (answer.head.nlmsg_type == NLMSG_ERROR)
-                result_failed(ret, failure.error, "ask nftables in a net namespace");
-        else
-                result_note(ret, "answers in a net namespace");
 }

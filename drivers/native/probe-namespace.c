@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "drivers/native/probe-kit.h"
+#include "netns/redirect.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 #include "runtime/base/parse.h"
@@ -79,6 +80,38 @@ void try_loopback(const struct probe_host *host, struct probe_result *ret) {
                 result_failed(ret, r, "connect(127.0.0.1)");
         else
                 result_note(ret, "lo up, 127.0.0.1 connects, netlink opens");
+}
+
+/* What a sandbox does, and a connection to an address of the documentation that has to arrive. */
+void try_nftables(const struct probe_host *host, struct probe_result *ret) {
+        struct sockaddr_in here = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        struct sockaddr_in there = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0xc0000201) };
+        AUTO_FD int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        AUTO_FD int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        AUTO_FD int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        struct redirect redirect;
+        struct error err = { 0 };
+        int r;
+
+        (void) host;
+        here.sin_port = htons(REDIRECT_TCP_PORT);
+        there.sin_port = htons(443);
+        r = sock < 0 || server < 0 || client < 0 ? -errno : loopback_up(sock);
+        if (r < 0) {
+                result_failed(ret, r, "bring lo up");
+                return;
+        }
+        r = redirect_setup(&redirect, &err);
+        if (r < 0) {
+                result_fact(ret, r, "%.90s", err.msg);
+                return;
+        }
+        (void) fd_close(redirect.udp_log);
+        if (bind(server, (struct sockaddr *) &here, sizeof(here)) < 0 || listen(server, 1) < 0 ||
+            connect(client, (struct sockaddr *) &there, sizeof(there)) < 0)
+                result_failed(ret, -errno, "connect through a redirection");
+        else
+                result_note(ret, "TCP redirected, UDP refused and logged%s", redirect.six ? "" : "; no IPv6");
 }
 
 /** struct id_range - the first range of a caller in /etc/subuid or /etc/subgid */

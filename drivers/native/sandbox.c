@@ -728,7 +728,7 @@ static int stage_pivot(struct setup *s, struct error *err) {
 }
 
 /*
- * stage_net - loopback, and the sockets of the egress proxy
+ * stage_net - loopback, the sockets of the egress proxy, and the rules of nftables that lead to them
  * Must: make them before a command could take their place. Must not: do anything to the host's network, which
  * is there with network open.
  */
@@ -744,8 +744,8 @@ static int stage_net(struct setup *s, struct error *err) {
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
         if (s->plan->uplink)
                 return uplink_join(s->net_sock, err);
-        r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock);
-        return r < 0 ? error_set(err, r, "sockets of the egress proxy: %s", strerror(-r)) : 0;
+        r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock, err);
+        return r < 0 ? error_wrap(err, r, "sockets of the egress proxy") : 0;
 }
 
 /* What landlock keeps from the work, and what stands in for it where it cannot. */

@@ -239,8 +239,7 @@ const struct key spec_keys[] = {
         { SECTION_NETWORK, "transparent", KEY_BOOL, AT(network.transparent), .fallback = "true",
           .flag = "transparent", .trust = TRUST_WORKFLOW,
           .help = "with an allowlist or denylist: programs that ignore proxy variables are led through the "
-                  "proxy "
-                  "too, on the ports below 1024 that the rules name, 80 and 443" },
+                  "proxy too" },
 
         { SECTION_LIMITS, "memory", KEY_SIZE, AT(limits.memory), .min = 1 << 20, .max = 1ULL << 50,
           .unit = "bytes", .flag = "memory", .metavar = "SIZE", .trust = TRUST_WORKFLOW,

@@ -31,7 +31,7 @@ stage() {
         mkdir -p "$stage/top/build" "$stage/shared" "$stage/helpers" "$stage/posix"
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
-        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,proxy-serve,swap,try-calls} "$stage/helpers/"
+        cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,own-resolver,proxy-serve,swap,try-calls} "$stage/helpers/"
         service=$(dirname "$(readlink -f "$COFFERDAM")")/../libexec/cofferdam-auth-proxy
         if [ -e "$service" ]; then # and what is built with it
                 mkdir "$stage/top/libexec"

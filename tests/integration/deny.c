@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <sched.h>
@@ -32,7 +33,8 @@ static const struct {
         const char *what;
         uint32_t nr, flags;
         uint32_t code;
-        uint32_t equal; /* refuse only when argument 0 is this, 0: always */
+        uint32_t equal;    /* refuse only when argument 0 is this, 0: always */
+        uint32_t protocol; /* the same of argument 2 */
 } refusals[] = {
         { "userns", SYS_clone3, 0, ENOSYS },
         { "userns", SYS_clone, CLONE_NEWUSER, EPERM },
@@ -65,6 +67,7 @@ static const struct {
         { "openat2", SYS_openat2, 0, ENOSYS },
         { "landlock", SYS_landlock_create_ruleset, 0, ENOSYS },
         { "seccomp", SYS_seccomp, 0, EINVAL },
+        { "nftables", SYS_socket, 0, EPROTONOSUPPORT, 0, NETLINK_NETFILTER },
 };
 /* file systems that fsopen(2) refuses, by name; the error is the kernel's of today */
 static const struct {
@@ -92,9 +95,11 @@ static unsigned short refuse(struct sock_filter *out, size_t i) {
         const struct sock_filter insns[INSNS_EACH] = {
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refusals[i].nr, 0, 3),
-                BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)),
-                refusals[i].equal
-                        ? (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, refusals[i].equal, 0, 1)
+                BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+                         (uint32_t) offsetof(struct seccomp_data, args) + (refusals[i].protocol ? 16 : 0)),
+                refusals[i].equal || refusals[i].protocol
+                        ? (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+                                                        refusals[i].equal | refusals[i].protocol, 0, 1)
                 : refusals[i].flags
                         ? (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, refusals[i].flags, 0, 1)
                         : (struct sock_filter) BPF_STMT(BPF_JMP | BPF_JA, 0),

@@ -141,7 +141,8 @@ static int serve(struct serve *s, struct proxy_config *config, const char *addre
         }
         /* as in a run: a call that the proxy needs and may not make ends it here too */
         if (egress_confine(config->resolv_conf, &err) < 0 || loop_new(&loop) < 0 ||
-            proxy_new(loop, config, &s->proxy, &err) < 0 || proxy_listen_consume(s->proxy, fd) < 0) {
+            proxy_new(loop, config, &s->proxy, &err) < 0 ||
+            proxy_add_consume(s->proxy, PROXY_CLIENTS, fd) < 0) {
                 (void) fprintf(stderr, "proxy-serve: %s\n", err.msg);
                 return 1;
         }

@@ -53,9 +53,8 @@ static int start(void **state) {
                 const struct egress_config config = { .mode = NETWORK_ALLOWLIST,
                                                       .policy = policy,
                                                       .resolv_conf = "/dev/null",
-                                                      .dns = -1,
-                                                      .listeners = &fd,
-                                                      .n_listeners = 1 };
+                                                      .sockets = &(struct egress_socket){ PROXY_CLIENTS, fd },
+                                                      .n_sockets = 1 };
 
                 (void) close(pair[0]);
                 _exit(egress_run(&config, pair[1], NULL) == 0 ? 0 : 1);

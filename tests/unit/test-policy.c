@@ -459,6 +459,60 @@ static void policy_ports_are_those_that_rules_allow(void **state) {
         assert_int_equal(policy_ports(policy, 65535, ports, ARRAY_SIZE(ports)), 5);
 }
 
+static void policy_somewhere_asks_for_every_port(void **state) {
+        static const char *const rules[] = { "**.a.example", "raw.example:4444/tcp", "any.example:*",
+                                             "!b.a.example", "c.a.example:65535",    "!c.a.example:443",
+                                             "d.example:53", "!d.example:53",        NULL };
+        static const struct {
+                const char *host;
+                bool want;
+                enum policy_reason reason;
+        } cases[] = {
+                { "a.example", true, POLICY_OK },    { "raw.example", true, POLICY_OK },
+                { "any.example", true, POLICY_OK },  { "b.a.example", false, POLICY_RULE },
+                { "c.a.example", true, POLICY_OK },  { "other.example", false, POLICY_NO_MATCH },
+                { "d.example", false, POLICY_RULE },
+        };
+        AUTO_POLICY struct policy *list = compile(NETWORK_ALLOWLIST, NULL, rules);
+        AUTO_POLICY struct policy *deny = compile(NETWORK_DENYLIST, NULL, rules);
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                struct policy_verdict v;
+                struct host host;
+
+                assert_int_equal(host_parse(cases[i].host, strlen(cases[i].host), &host, NULL), 0);
+                if (policy_somewhere(list, &host, &v) != cases[i].want ||
+                    (v.reason != cases[i].reason &&
+                     !(cases[i].reason == POLICY_RULE && v.reason != POLICY_OK)))
+                        fail_msg("%s: %s", cases[i].host, policy_reason_text(&v));
+                assert_int_equal(policy_somewhere(deny, &host, &v), i != 3);
+        }
+}
+
+static void policy_hears_where_a_name_may_be_allowed(void **state) {
+        static const char *const rules[] = { "raw.example:4444/tcp", "10.0.0.0/8:5555", "!a.example:6666",
+                                             "b.example:7777", NULL };
+        static const char *const usual[] = { "a.example", NULL }, *const any[] = { "a.example:*", NULL },
+                                 *const none[] = { "[2001:db8::1]", NULL };
+        AUTO_POLICY struct policy *some = compile(NETWORK_ALLOWLIST, NULL, rules);
+        AUTO_POLICY struct policy *two = compile(NETWORK_ALLOWLIST, NULL, usual);
+        AUTO_POLICY struct policy *all = compile(NETWORK_ALLOWLIST, NULL, any);
+        AUTO_POLICY struct policy *addr = compile(NETWORK_ALLOWLIST, NULL, none);
+        AUTO_POLICY struct policy *deny = compile(NETWORK_DENYLIST, NULL, any);
+
+        (void) state;
+        assert_true(policy_hears(some, 7777));
+        assert_false(policy_hears(some, 4444)); /* it says no name */
+        assert_false(policy_hears(some, 5555));
+        assert_false(policy_hears(some, 6666));
+        assert_false(policy_hears(some, 443));
+        assert_true(policy_hears(two, 443) && policy_hears(two, 80) && !policy_hears(two, 81));
+        assert_true(policy_hears(all, 1) && policy_hears(all, 65535));
+        assert_false(policy_hears(addr, 443));
+        assert_false(policy_hears(deny, 443));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(policy_host_takes_the_last_rule_that_matches),
@@ -469,6 +523,8 @@ int main(void) {
                 cmocka_unit_test(policy_next_idle_finds_forgotten_negations),
                 cmocka_unit_test(policy_new_has_a_ceiling),
                 cmocka_unit_test(policy_ports_are_those_that_rules_allow),
+                cmocka_unit_test(policy_somewhere_asks_for_every_port),
+                cmocka_unit_test(policy_hears_where_a_name_may_be_allowed),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

@@ -278,49 +278,57 @@ static void name_of(int i, struct host *ret) {
 }
 
 static void expect_name(struct names *names, int i, uint64_t now_ns, const char *want) {
-        struct addr addr;
+        struct addr addr[2];
         struct host host;
         char text[ADDR_TEXT_MAX];
 
         name_of(i, &host);
-        assert_int_equal(names_address(names, &host, now_ns, &addr), 0);
-        assert_string_equal(addr_text(&addr, text), want);
-        assert_string_equal(names_find(names, &addr, now_ns)->name, host.name);
+        assert_int_equal(names_address(names, &host, now_ns, addr), 0);
+        assert_string_equal(addr_text(&addr[0], text), want);
+        assert_memory_equal(addr[0].b + 14, addr[1].b + 14, 2); /* the same place in both ranges */
+        for (size_t six = 0; six < 2; six++)
+                assert_string_equal(names_find(names, &addr[six], now_ns)->name, host.name);
 }
 
 /* An address means the name it was given for; another one only when nobody can still mean the first. */
 static void names_keep_their_addresses(void **state) {
+        static const char *const none[] = { "198.18.0.1",  "198.18.32.2",  "198.17.255.255", "::1",
+                                            "2001:2::1",   "2001:2::2002", "2001:2:0:1::2",  "2001:3::2",
+                                            "2001:2::1:2", "::2" };
         const uint64_t start = 1, later = start + NAMES_KEEP_NS;
+        struct addr addr[2], own = names_own(true);
         struct names *names = NULL;
-        struct addr addr;
         struct host host;
+        char text[ADDR_TEXT_MAX];
 
         (void) state;
+        assert_string_equal(addr_text(&own, text), "2001:2::1");
+        own = names_own(false);
+        assert_string_equal(addr_text(&own, text), "198.18.0.1");
         assert_int_equal(names_new(&names), 0);
         expect_name(names, 0, start, "198.18.0.2");
         for (int i = 1; i < NAMES_MAX; i++) {
                 name_of(i, &host);
-                assert_int_equal(names_address(names, &host, start, &addr), 0);
+                assert_int_equal(names_address(names, &host, start, addr), 0);
         }
         expect_name(names, 0, start, "198.18.0.2"); /* now the latest */
         /* one more while answers with all addresses may be remembered: goes red without until_ns */
         name_of(NAMES_MAX, &host);
-        assert_int_equal(names_address(names, &host, later - 1, &addr), -ENOSPC);
+        assert_int_equal(names_address(names, &host, later - 1, addr), -ENOSPC);
         expect_name(names, NAMES_MAX - 1, later - 1, "198.18.32.1");
         /* when they are not, the one goes that nobody has used the longest, and only that; goes red without
          * forget(), and with the first slot instead of the oldest */
         expect_name(names, NAMES_MAX, later, "198.18.0.3");
         expect_name(names, 0, later, "198.18.0.2");
         /* to connect is to use: goes red without touch() in names_find() */
-        assert_int_equal(addr_parse("198.18.0.4", 10, &addr), 0);
-        assert_string_equal(names_find(names, &addr, later)->name, "n2.example");
+        assert_int_equal(addr_parse("2001:2::4", 9, &addr[1]), 0);
+        assert_string_equal(names_find(names, &addr[1], later)->name, "n2.example");
         expect_name(names, NAMES_MAX + 1, later, "198.18.0.5");
         expect_name(names, 1, later, "198.18.0.6"); /* it was forgotten */
-        for (size_t i = 0; i < 4; i++) {
-                static const char *const none[] = { "198.18.0.1", "198.18.32.2", "198.17.255.255", "::1" };
-
-                assert_int_equal(addr_parse(none[i], strlen(none[i]), &addr), 0);
-                assert_null(names_find(names, &addr, later));
+        for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+                assert_int_equal(addr_parse(none[i], strlen(none[i]), &addr[0]), 0);
+                if (names_find(names, &addr[0], later))
+                        fail_msg("%s stands for a name", none[i]);
         }
         (void) names_free(names);
 }
