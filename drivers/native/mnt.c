@@ -180,16 +180,18 @@ int mnt_point(int root_fd, const char *path, bool is_file) {
 
 bool mnt_is_first(int fd, int dir_fd, const char *info) {
         AUTO_BUF struct buf text = { 0 };
-        unsigned long long id, parent;
+        char its_own_parent[48];
         struct statx stx;
 
         if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &stx) < 0 || !(stx.stx_mask & STATX_MNT_ID) ||
             file_read_at(dir_fd, info, MOUNTINFO_MAX, &text) < 0)
                 return false;
-        for (const char *line = buf_cstr(&text); line && *line; line = strchr(line, '\n')) {
+        (void) snprintf(its_own_parent, sizeof(its_own_parent), "%llu %llu ",
+                        (unsigned long long) stx.stx_mnt_id, (unsigned long long) stx.stx_mnt_id);
+        for (const char *line = buf_cstr(&text); line; line = strchr(line, '\n')) {
                 line += *line == '\n';
-                if (sscanf(line, "%llu %llu ", &id, &parent) == 2 && id == stx.stx_mnt_id)
-                        return id == parent;
+                if (strncmp(line, its_own_parent, strlen(its_own_parent)) == 0)
+                        return true;
         }
         return false;
 }
