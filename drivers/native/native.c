@@ -548,6 +548,32 @@ static void setup_deinit(struct setup *s) {
         uppers_deinit(&s->uppers);
 }
 
+/** struct helper_fds - the host's ends of what process 1 hands its descriptors over by; borrowed */
+struct helper_fds {
+        int fuse, notice, net;
+};
+
+/* The processes of the host's side, while process 1 builds the sandbox. */
+static int start_helpers(struct sandbox *sb, struct setup *s, const struct start_request *req,
+                         struct helper_fds fds, struct error *err) {
+        int r;
+
+        if (sb->plan->rungs.no_guard)
+                r = hold_uppers(sb, &s->uppers);
+        else
+                r = start_fsd(sb, &s->uppers, fds.fuse, fds.notice, req->cache_shared, err);
+        trace_step(&s->trace, "fork-fsd");
+        if (r == 0 && net_wanted(sb->plan)) {
+                r = net_start(sb->plan, fds.net, &sb->net, err);
+                trace_step(&s->trace, "fork-egress");
+        }
+        if (r == 0 && sb->plan->uplink) {
+                r = uplink_start(req->run_id, sb->init, fds.net, &sb->uplink, err);
+                trace_step(&s->trace, "uplink");
+        }
+        return r;
+}
+
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
         AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1, net_a = -1, net_b = -1;
         CLEANUP(setup_deinit)
@@ -607,20 +633,8 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         trace_step(&s.trace, "clone-init");
         sock = fd_close(sock);
         fuse_b = fd_close(fuse_b);
-        if (sb->plan->rungs.no_guard)
-                r = hold_uppers(sb, &s.uppers);
-        else
-                r = start_fsd(sb, &s.uppers, fuse_a, notice, req->cache_shared, err);
-        trace_step(&s.trace, "fork-fsd");
         net_b = fd_close(net_b);
-        if (r == 0 && net_wanted(sb->plan)) {
-                r = net_start(sb->plan, net_a, &sb->net, err);
-                trace_step(&s.trace, "fork-egress");
-        }
-        if (r == 0 && sb->plan->uplink) {
-                r = uplink_start(req->run_id, sb->init, net_a, &sb->uplink, err);
-                trace_step(&s.trace, "uplink");
-        }
+        r = start_helpers(sb, &s, req, (struct helper_fds){ fuse_a, notice, net_a }, err);
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);
         if (r == 0 && req->first)
