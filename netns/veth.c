@@ -161,39 +161,6 @@ static bool has_old_filter(void) {
                strstr(buf_cstr(&b), "filter");
 }
 
-static bool is_used(const struct addr *a);
-
-/* Some network has all of our addresses: the last one, which no pair gets, has a way already. */
-static bool range_is_used(void) {
-        const struct addr last = addr_from_ipv4(net4 + 4 * VETH_PLACES + 1);
-
-        return is_used(&last);
-}
-
-bool veth_hindrance(char *out, size_t size) {
-        char table[64];
-        int r;
-
-        if (!setting_is_on("/proc/sys/net/ipv4/ip_forward")) {
-                (void) snprintf(
-                        out, size,
-                        "this host forwards no packets: sysctl -w net.ipv4.ip_forward=1, if it is to");
-                return true;
-        }
-        r = find_drop(table);
-        if (*table)
-                (void) snprintf(out, size, "the table '%s' of nftables drops what this host forwards", table);
-        else if (r < 0)
-                (void) snprintf(out, size, "nftables cannot be asked: %s", strerror(-r));
-        else if (has_old_filter())
-                (void) snprintf(out, size, "this host filters with iptables-legacy");
-        else if (range_is_used())
-                (void) snprintf(out, size, "this host has a route to 198.19.0.0/16");
-        else
-                return false;
-        return true;
-}
-
 /* --- a place -------------------------------------------------------------------------------------------- */
 
 static void set_place(struct veth *veth, uint32_t place, bool six) {
@@ -313,7 +280,8 @@ static void masquerade_from(struct nft_table *t, const char *chain, const struct
         nft_rule_end(t);
 }
 
-/* What leaves has the host's address, and nobody but the host opens a connection to the other end. */
+/* What leaves has the host's address, and nobody but the host opens a connection to the other end.
+ * @ret_fd: NULL: only whether it would work */
 static int add_rules(const struct veth *veth, int *ret_fd) {
         static const char out[] = "out", in[] = "in";
         AUTO_FD int fd = netlink_open(NETLINK_NETFILTER);
@@ -337,11 +305,31 @@ static int add_rules(const struct veth *veth, int *ret_fd) {
         nft_state_is_new(&t);
         nft_verdict(&t, NF_DROP);
         nft_rule_end(&t);
+        if (!ret_fd)
+                nft_table_add(&t, NFT_TABLE_F_OWNER); /* a second time: EEXIST, and all is undone */
         nft_batch_end(&t);
         r = netlink_send(fd, &b);
+        if (!ret_fd)
+                return r == -EEXIST ? 0 : r < 0 ? r : -EIO;
         if (r == 0)
                 *ret_fd = TAKE_FD(fd);
         return r;
+}
+
+/* What take_place() does, up to where the kernel has looked at all of it. */
+static int try_place(void) {
+        AUTO_FD int fd = netlink_open(NETLINK_ROUTE);
+        struct veth veth;
+        int r;
+
+        if (fd < 0)
+                return fd;
+        set_place(&veth, VETH_PLACES, true);
+        r = add_rules(&veth, NULL);
+        if (r < 0)
+                return r;
+        r = make_pair(fd, veth.name, -1); /* there is no such namespace */
+        return r == -EBADF || r == -EINVAL ? 0 : r < 0 ? r : -EIO;
 }
 
 /* --- both ----------------------------------------------------------------------------------------------- */
@@ -371,6 +359,40 @@ static int find_place(int fd, uint32_t first, bool six, int netns_fd, struct vet
                         return r;
         }
         return -EADDRNOTAVAIL;
+}
+
+/* Some network has all of our addresses: the last one, which no pair gets, has a way already. */
+static bool range_is_used(void) {
+        const struct addr last = addr_from_ipv4(net4 + 4 * VETH_PLACES + 1);
+
+        return is_used(&last);
+}
+
+bool veth_hindrance(char *out, size_t size) {
+        char table[64];
+        int r;
+
+        if (!setting_is_on("/proc/sys/net/ipv4/ip_forward")) {
+                (void) snprintf(
+                        out, size,
+                        "this host forwards no packets: sysctl -w net.ipv4.ip_forward=1, if it is to");
+                return true;
+        }
+        r = find_drop(table);
+        if (*table)
+                (void) snprintf(out, size, "the table '%s' of nftables drops what this host forwards", table);
+        else if (r < 0)
+                (void) snprintf(out, size, "nftables cannot be asked: %s", strerror(-r));
+        else if (has_old_filter())
+                (void) snprintf(out, size, "this host filters with iptables-legacy");
+        else if (range_is_used())
+                (void) snprintf(out, size, "this host has a route to 198.19.0.0/16");
+        else if ((r = try_place()) < 0)
+                (void) snprintf(out, size, "veth and rules of nftables with an owner (Linux 5.12): %s",
+                                strerror(-r));
+        else
+                return false;
+        return true;
 }
 
 int veth_make(uint32_t first, int netns_fd, struct veth *ret, int *ret_fd, struct error *err) {

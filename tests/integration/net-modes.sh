@@ -282,6 +282,8 @@ fd77::1
 2
 7
 7' "$out"
+        chmod 777 .
+        eq "$(id -u nobody) 10.77.0.1" "$(sandbox --user nobody --network open -- sh -c 'echo "$(id -u) $(curl -sS -m 5 http://10.77.0.2/)"')"
         wait_for 5 nothing_left || fail "left: $(uplinks) $(tables)"
         eq "$settings" "$(sysctl -a 2>/dev/null | grep -E '^net.ipv[46].conf.(all|default|up0|lo)|^net.ipv4.ip_forward')"
         status 0 sandbox --network none -- true
