@@ -268,9 +268,10 @@ static int files_of_lander(int base) {
         if (openat(base, "own/file", MAY, 0600) < 0 || mkdirat(base, "own/dir", 0700) < 0 ||
             renameat(base, "own/file", base, "own/dir/file") < 0 || unlinkat(base, "own/dir/file", 0) < 0)
                 return 1;
-        if (openat(base, "other/file", MAY, 0600) >= 0 || openat(base, "other/there", O_RDONLY) >= 0 ||
-            mkdirat(base, "other/dir", 0700) >= 0 || renameat(base, "own/dir", base, "other/dir") >= 0 ||
-            unlinkat(base, "other/there", 0) >= 0 || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0)
+        if (openat(base, "other/file", MAY, 0600) >= 0 ||
+            openat(base, "other/there", O_RDONLY | O_CLOEXEC) >= 0 || mkdirat(base, "other/dir", 0700) >= 0 ||
+            renameat(base, "own/dir", base, "other/dir") >= 0 || unlinkat(base, "other/there", 0) >= 0 ||
+            open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0)
                 return 2;
         return EXIT_DONE;
 }
