@@ -92,17 +92,20 @@ loopback_of_the_host() {
 # the same for programs that know of no proxy
 loopback_led() {
         local alias=host.docker.internal
-        out=$(sandbox --network allowlist --allow $alias:81 --allow $alias:82 -- sh -c "
+        out=$(sandbox --network allowlist --allow $alias:81 --allow $alias:82 --allow $alias:8081 -- sh -c "
                 exec 2>&1
                 unset HTTP_PROXY HTTPS_PROXY ALL_PROXY http_proxy https_proxy all_proxy
                 curl -sS -m 9 -w ' %{http_code}\n' http://$alias:81/
                 curl -sS -m 9 -w ' %{http_code}\n' http://$alias:82/
+                curl -sS -m 9 -w ' %{http_code}\n' http://$alias:8081/
+                curl -sS -m 9 -w ' %{http_code}\n' http://$alias:8083/
                 curl -sS -m 9 -w ' %{http_code}\n' http://$alias/
                 curl -sS -m 9 -w ' %{http_code}\n' http://127.0.0.1:81/
                 curl -sS -m 9 -w ' %{http_code}\n' http://loop.example:81/; true")
         eq '127.0.0.1 81 200
-::1 82 200' "$(head -n 2 <<<"$out")"
-        eq 3 "$(grep -c ' 000$' <<<"$out")" "$out"
+::1 82 200
+127.0.0.1 8081 200' "$(head -n 3 <<<"$out")"
+        eq 4 "$(grep -c ' 000$' <<<"$out")" "$out"
         lacks "$out" 'timed out'
         status 6 sandbox --network allowlist --allow '**' -- curl -sS -m 9 --noproxy '*' http://$alias:81/ 2>said
 }

@@ -34,6 +34,8 @@ t 'the host table through DNS' inside table_through_dns "${tls[@]}"
 t 'the host table through SNI' inside table_through_sni "${tls[@]}"
 # goes red without take_hello()
 t 'SNI, CONNECT and Host agree or are refused, 27 cells' inside cells --allow allowed.example
+# goes red without may_say()
+t 'without a proxy: the name that is looked up, and SNI or Host' inside cells_led --allow allowed.example
 t 'a ClientHello in pieces' inside split_hello --allow allowed.example
 t 'a ClientHello with GREASE, in records, with ECH' inside hellos --allow allowed.example
 # goes red without policy_dial()

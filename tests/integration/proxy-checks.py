@@ -266,6 +266,36 @@ def cells():
     assert not wrong, wrong
 
 
+def cells_led():
+    """The same without a proxy: a name that is looked up, or an address that the client had, and what it says then."""
+    names = {"allowed": "allowed.example", "denied": "denied.example", "absent": None}
+    ways = {"allowed": "allowed.example", "denied": "denied.example", "absent": "93.184.216.34", "nobody's": "192.0.2.1"}
+    wrong, n = [], 0
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3, None):  # None: plain HTTP
+        for way, to in ways.items():
+            for said, name in names.items():
+                n += 1
+                start = time.monotonic()
+                try:
+                    s = socket.create_connection((to, 443 if version else 80), timeout=10)
+                    if version:
+                        s.sendall(hello(name.encode() if name else None, version))
+                        first = exactly(s, 6)
+                        passed = bool(first) and first[0] == 22
+                    else:
+                        host = f"Host: {name}\r\n" if name else ""
+                        s.sendall(f"GET / HTTP/1.1\r\n{host}Connection: close\r\n\r\n".encode())
+                        passed = status(read_all(s).decode("latin-1")) == 200
+                    s.close()
+                except OSError as e:
+                    passed = False
+                    assert way == "denied" if isinstance(e, socket.gaierror) else not isinstance(e, TimeoutError), (to, e)
+                late = time.monotonic() - start > 0.9
+                if late or passed != (way != "denied" and said == "allowed"):
+                    wrong.append((version, way, said, passed, late))
+    assert n == 36 and not wrong, wrong
+
+
 def split_hello():
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
         for cut in (1, 3, 50):
