@@ -1,6 +1,6 @@
 """What the work tries, one function per class of attack: run inside, in three ways, by classes.sh.
 
-Usage: classes.py FACTS. FACTS is what classes.sh planted on the host. Prints one line per class, "NAME ok" or
+Usage: classes.py FACTS WAY. WAY is how it was started; FACTS is what classes.sh planted on the host. Prints one line per class, "NAME ok" or
 "NAME what went through". Nothing of the machine is changed where a defence is missing: files are opened, not written to.
 """
 import ctypes
@@ -20,6 +20,7 @@ import time
 
 with open(sys.argv[1], encoding="utf-8") as facts_file:
     facts = json.load(facts_file)
+facts["way"] = sys.argv[2]
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
 x86 = platform.machine() == "x86_64"
@@ -107,13 +108,18 @@ def magic(path):
 
 # --- paths and mounts
 
+# red when: the file server resolves the root of a region by its path at each use (and has no Landlock); before the
+# start: pins.sh
 def bind_source():
-    for _ in range(200):
-        got = quietly(text, "/data/file")
+    for n in range(100):  # each name for the first time: nothing of it is in a cache
+        got = quietly(text, f"/data/file{facts['way']}{n}")
         want(got == "real\n", f"the bind shows {got!r}")
+        time.sleep(0.002)
     want(facts["canary"] not in os.listdir("/data"), "the other directory")
 
 
+# red when: one node more in nodes[]; /proc cloned from the host instead of mounted; by a link: mnt_point() without
+# O_NOFOLLOW
 def mount_target():
     # the workspace has links of the names 'dev' and 'proc' to a directory of the host's
     for name, minor in (("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)):
@@ -129,6 +135,7 @@ def mount_target():
     want(text(facts["workspace"] + "/in/file") == "real\n", "the bind in the workspace")
 
 
+# red when: proc/sys is not in proc_masks[] (as root: nobody else owns those files)
 def proc_writes():
     # opened, never written to: where the defence is out, this is a switch of the machine
     for name in ("sys/kernel/core_pattern", "sys/kernel/modprobe", "sys/kernel/hostname", "sys/vm/drop_caches",
@@ -145,6 +152,7 @@ def proc_writes():
         want(not quietly(lambda n: open(n, "rb").read(64), "/proc/" + name), f"/proc/{name} can be read")
 
 
+# red when: no PR_SET_DUMPABLE in stage_confine(); as a command: landlock_work(false, ...) and no sealed_copy()
 def own_executable():
     for _ in range(20):
         for pid in pids():
@@ -158,6 +166,8 @@ def own_executable():
         time.sleep(0.01)
 
 
+# red when: neither confine_fds() in stage_confine() nor close_range(2) in child(); a directory by one: no
+# PR_SET_DUMPABLE
 def descriptors():
     for fd in range(256):
         if fd > 2:
@@ -169,6 +179,7 @@ def descriptors():
         want(target == "/dev/null" or target.startswith("pipe:"), f"descriptor {fd} is {target}")
 
 
+# what follows them: 'links: landed through one' in classes.sh
 def links():
     # planted by the work; the host's side follows none of them when it lands, compares and removes (classes.sh looks)
     for name, to in (("absolute", facts["outside"]), ("dots", "../" * 20 + facts["outside"].lstrip("/")),
@@ -179,6 +190,7 @@ def links():
         refused(os.mkdir, name + "/newdir")
 
 
+# red when: no HOLD("**/.envrc")
 def hard_links():
     for old in ".git/hooks/pre-commit", ".envrc", "keep/file":
         refused(os.link, old, "free")
@@ -198,6 +210,7 @@ def hard_links():
     quietly(os.unlink, "plain")
 
 
+# red when: no place_admit() in open_node()
 def reopened():
     for name in ".git/hooks/pre-commit", ".vscode/tasks.json", "keep/file":
         fd = os.open(name, os.O_RDONLY)
@@ -210,6 +223,7 @@ def reopened():
     refused(os.open, "keep/file", os.O_RDWR)
 
 
+# red when: spot_look() without GUARD_HIDE
 def masked():
     me, cwd = os.getpid(), facts["workspace"]
     ways = ["secret/key", f"/proc/self/cwd/secret/key", f"/proc/{me}/root{cwd}/secret/key", f"/proc/1/root{cwd}/secret/key",
@@ -240,6 +254,7 @@ def masked():
 
 # --- the workspace attacks the host later
 
+# red when: no HOLD of hooks/: the host's git runs the hook
 def git_of_the_host():
     touch = "touch " + facts["outside"] + "/touched"
     keys = ("core.hooksPath core.fsmonitor core.sshCommand core.pager core.editor diff.external diff.x.textconv filter.x.clean "
@@ -293,6 +308,7 @@ def put(path, what, how, mode):
         quietly(os.unlink, name)
 
 
+# red when: no HOLD("**/.envrc")
 def missing_names():
     for name in facts["guarded"]:
         for how in "create", "rename", "link", "tar", "symlink":
@@ -304,11 +320,13 @@ def missing_names():
     quietly(os.rename, "empty/dir", "empty/.git")
 
 
+# red when: start_init() executes git by name
 def helpers_by_name():
     for name in "fusermount3", "newuidmap", "newgidmap", "git", "ip", "nft", "mount":
         put("evil-bin/" + name, "#!/bin/sh\ntouch " + facts["outside"] + "/touched\n", "create", 0o755)
 
 
+# red when: no HOLD of .cofferdam.yaml
 def own_policy():
     put(".cofferdam.yaml", "version: 1\nnetwork: {mode: open}\n", "create", 0o644)
     want(not os.environ.get("COFFERDAM_RUN_DIR"), "the run directory is told")
@@ -319,15 +337,17 @@ def own_policy():
 
 # --- processes and the kernel's surface
 
+# red when: checks[] without TIOCSTI
 def typing():
     for fd in 0, 1, 2, 99:
         for request in TIOCSTI, TIOCSTI | HIGH, TIOCSTI | HIGH << 31, TIOCLINUX, TIOCLINUX | HIGH:
             want(call("ioctl", fd, request, 0) == errno.EPERM, f"ioctl({fd}, {request:#x}) is not refused")
 
 
+# red when: no PR_SET_DUMPABLE
 def others():
     for pid in facts["pids"] + [1]:
-        want(call("ptrace", 16, pid, 0, 0) in (errno.EPERM, errno.ESRCH), f"ptrace of {pid}")
+        want(call("ptrace", 0x4206, pid, 0, 0) in (errno.EPERM, errno.ESRCH), f"ptrace of {pid}")
         want(call("process_vm_readv", pid, 0, 0, 0, 0, 0) in (0, errno.EPERM, errno.ESRCH, errno.EINVAL), f"process_vm_readv of {pid}")
         if pid != 1:
             refused(os.kill, pid, 0, by=(errno.ESRCH,))
@@ -337,6 +357,7 @@ def others():
     refused(open, "/proc/1/mem", "rb")
 
 
+# red when: no PR_SET_DUMPABLE
 def proc_pid():
     for pid in pids():
         for name in "root", "cwd":
@@ -351,6 +372,7 @@ def proc_pid():
     want(not [p for p in pids() if quietly(os.stat, f"/proc/{p}/root{facts['outside']}/secret")], "a root with the canary")
 
 
+# red when: no confine_caps() in stage_confine()
 def walls():
     status = dict(line.split(":\t", 1) for line in text("/proc/self/status").splitlines() if ":\t" in line)
     for key in "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb":
@@ -361,6 +383,7 @@ def walls():
     want(len(status["Groups"].split()) <= 1, "groups")
 
 
+# red when: unshare is SECCOMP_ALLOW
 def namespaces():
     for name, args in (("unshare", (0x10000000,)), ("unshare", (0x20000,)), ("unshare", (HIGH,)), ("unshare", (0x40000000,)),
                        ("clone", (0x10000011, 0)), ("clone", (HIGH | 0x40000011, 0)), ("clone3", (0, 0)), ("setns", (-1, 0)),
@@ -374,6 +397,7 @@ def namespaces():
     want(limit is None or limit.strip() == "0", f"max_user_namespaces is {limit}")
 
 
+# red when: another architecture goes TO_ALLOW
 def other_numbers():
     for name in "io_uring_setup", "io_uring_enter", "io_uring_register":
         want(call(name, 1, 0, 0, 0) == errno.ENOSYS, f"{name} is not refused")
@@ -390,6 +414,7 @@ def other_numbers():
         want(in_child(entry) == -signal.SIGSYS, f"int 0x80 with {nr} does not end the process")
 
 
+# red when: the last row of TO_SOCKET goes TO_ALLOW
 def families():
     got = []
     for family in range(46):
@@ -417,11 +442,13 @@ def reaches(family, address):
     return True
 
 
+# red when: no CLONE_NEWNET, and no Landlock
 def abstract_sockets():
     want(not reaches(socket.AF_UNIX, "\0" + facts["abstract"]), "the abstract socket is reached")
     want("@" + facts["abstract"] not in (quietly(text, "/proc/net/unix") or ""), "it is listed")
 
 
+# red when: no CLONE_NEWNET
 def path_sockets():
     for path in facts["sockets"] + ["/run/dbus/system_bus_socket", "/run/systemd/private", "/var/run/docker.sock", "/run/docker.sock",
                                     "/run/containerd/containerd.sock", f"/run/user/{os.getuid()}/bus", f"/tmp/tmux-{os.getuid()}/default"]:
@@ -431,6 +458,7 @@ def path_sockets():
     want(not reaches(socket.AF_INET, ("127.0.0.1", facts["port"])), "the host's loopback is reached")
 
 
+# red when: no CLONE_NEWCGROUP
 def cgroups():
     want(not [m for m in mounts() if m[2].startswith("cgroup")], "a cgroup file system is mounted")
     for name in "memory.max", "cgroup.procs", "release_agent", "cgroup.kill":
@@ -440,6 +468,7 @@ def cgroups():
     want(all(re.fullmatch(r"\d+:[^:]*:/", line) for line in lines), f"own place among the cgroups of the host: {lines}")
 
 
+# red when: check() in fs/attr.c lets every mode pass
 def privileged_files():
     for name in "fuse", "cuse", "kvm", "mem", "kmsg":
         want(not os.path.lexists("/dev/" + name), f"/dev/{name}")

@@ -5,7 +5,7 @@
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 need_python() { need_command python3; }
-O=$T/outside canary=canary-$$-of-the-host background=''
+O=$T/outside E=$T/elsewhere canary=canary-$$-of-the-host background=''
 guarded=(.envrc .vscode/tasks.json .idea/workspace.xml .mcp.json .claude/settings.json .cursor/mcp.json .codex/config.toml
         .devcontainer.json .git/hooks/pre-commit .git/config .git/info/attributes .gitmodules .bashrc .profile .vimrc
         .gitconfig .ssh/config a/b/.envrc a/.git/hooks/post-checkout githooks/pre-push .cofferdam.yaml)
@@ -24,8 +24,12 @@ arena() {
         git init -q "$1/nested"
         ln -s "$O" "$1/dev"
         ln -s "$O" "$1/proc"
-        echo real | tee "$1.source/parent/source/file" >"$1.source/in"
-        echo "$canary" | tee "$1/secret/key" "$1/keep/file" "$1/.envrc" "$1/.vscode/tasks.json" >"$1.source/other/source/file"
+        echo real >"$1.source/in"
+        for way in run exec post_create; do for n in {0..99}; do
+                echo real >"$1.source/parent/source/file$way$n"
+                echo "$canary" >"$1.source/other/source/file$way$n"
+        done; done
+        echo "$canary" | tee "$1/secret/key" "$1/keep/file" "$1/.envrc" >"$1/.vscode/tasks.json"
         : >"$1.source/other/source/$canary"
         printf '#!/bin/sh\n# %s\n' "$canary" >"$1/.git/hooks/pre-commit"
         chmod 755 "$1/.git/hooks/pre-commit"
@@ -120,7 +124,7 @@ gather() {
         [ ! -e "$T/gathered" ] || return 0
         need_python
         need_command git
-        mkdir "$O"
+        mkdir "$O" || fail 'the three ways were begun before, and failed'
         echo "$canary" >"$O/secret"
         arena "$one"
         arena "$two"
@@ -130,16 +134,16 @@ gather() {
 
         mapfile -t options < <(options "$one")
         racer "$one"
-        in_arena "$one" "$C" run "${options[@]}" -- sh -c ': >go; python3 classes.py facts.json' >"$T/by-run" 2>"$T/said" || true
+        in_arena "$one" "$C" run "${options[@]}" -- sh -c ': >go; python3 classes.py facts.json run' >"$T/by-run" 2>"$T/said" || true
         : >"$one/end"
         wait "$racer"
 
         mapfile -t options < <(options "$two")
         racer "$two"
-        id=$(in_arena "$two" "$C" start --post-create ': >go; python3 classes.py facts.json 2>&1 | cat >by-post_create' "${options[@]}" \
+        id=$(in_arena "$two" "$C" start --post-create ': >go; python3 classes.py facts.json post_create 2>&1 | cat >by-post_create' "${options[@]}" \
                 2>>"$T/said") || fail "start: $(cat "$T/said")"
         cp "$two/by-post_create" "$T/"
-        in_arena "$two" "$C" exec "$id" python3 classes.py facts.json >"$T/by-exec" 2>>"$T/said" || true
+        in_arena "$two" "$C" exec "$id" python3 classes.py facts.json exec >"$T/by-exec" 2>>"$T/said" || true
         : >"$two/end"
         wait "$racer"
         "$C" stop -t 0 "$id" >/dev/null
@@ -161,8 +165,6 @@ class() {
         for way in run exec post_create; do
                 eq "$1 ok" "$(grep "^$1 " "$T/by-$way" || echo "nothing: $(head -c 500 "$T/said")")" "by $way"
         done
-        eq secret "$(ls -A "$O")" "what lies outside ($(cat "$O/touched" 2>/dev/null))"
-        eq "$canary" "$(cat "$O/secret")" 'the canary'
         [ $# -lt 2 ] || for way in "$T/one" "$T/two"; do "$2" "$way"; done
 }
 
@@ -179,7 +181,13 @@ nothing_made() {
         eq '' "$(cd "$1" && grep -rlE 'evil|touched' .git/config .git/hooks nested/.git/config nested/.git/hooks made/.git/config made/.git/hooks \
                 empty .vscode .envrc 2>/dev/null)" 'what the work planted'
 }
-links_outside() { [ "$(ls -A "$O")" = secret ] || fail "a link was followed: $(ls -A "$O")"; }
+no_policy() { [ ! -e "$1/.cofferdam.yaml" ] || fail 'a policy of the work is on the host'; }
+# no program, service or link of the host's was made to write there
+outside() {
+        eq secret "$(ls -A "$O")" "what lies outside ($(cat "$O/touched" 2>/dev/null))"
+        eq "$canary" "$(cat "$O/secret")" 'the canary'
+}
+planted_in_git() { outside "$1" && nothing_made "$1"; }
 
 # The executable of the runtime is /proc/self/exe until a command is executed.
 # Red when landlock_work() is told false for its programs and sealed_copy() is left out (drivers/native/sandbox.c)
@@ -259,29 +267,31 @@ PY
         eq "$before" "$(stat -c '%a %s' "$C"; sha256sum "$C")" 'the executable of the host'
 }
 
-# Red when open_beneath() follows links on the way to a mount point (RESOLVE_NO_SYMLINKS, runtime/base/sys.c)
+# Red when mnt_point() opens without O_NOFOLLOW (drivers/native/mnt.c)
 mount_target_by_a_link() {
         local target way
-        mkdir -p "$O" "$T/source"
-        echo "$canary" >"$O/secret"
-        ln -s "$O" sub
+        mkdir -p "$E" "$T/source"
+        echo "$canary" >"$E/secret"
+        ln -s "$E" sub
         ln -s ../../../../../../tmp up
-        for target in sub sub/new up/new; do
+        ln -s /usr/share there # which is inside as well
+        for target in sub sub/new up/new there/doc; do
                 for way in run start; do
-                        rc=0
-                        timeout 30 "$C" "$way" --workspace "$W" --mount "type=bind,source=$T/source,target=$W/$target" ${way/start/--} \
+                        rc=0 command=(true)
+                        [ "$way" = run ] || command=()
+                        timeout 30 "$C" "$way" --workspace "$W" --mount "type=bind,source=$T/source,target=$W/$target" -- "${command[@]}" \
                                 >out 2>&1 </dev/null || rc=$?
                         [ "$rc" = 125 ] || fail "$way with the target $target: $rc: $(cat out)"
                 done
         done
-        eq secret "$(ls -A "$O")" 'where the link leads'
+        eq secret "$(ls -A "$E")" 'where the link leads'
 }
 
-# Red when child() changes the directory before it closes descriptors (drivers/native/exec.c)
+# Red without PR_SET_DUMPABLE in stage_confine()
 directory_by_a_descriptor() {
         local id n
-        mkdir -p "$O"
-        exec 7<"$O"
+        mkdir -p "$E"
+        exec 7<"$E"
         id=$("$C" start --workspace "$W")
         for n in 3 5 7 9 12; do
                 status 126 timeout 20 "$C" exec -w "/proc/self/fd/$n" "$id" ls </dev/null >out 2>&1
@@ -291,17 +301,47 @@ directory_by_a_descriptor() {
         "$C" stop -t 0 "$id" >/dev/null
 }
 
-# Red when own_dir() does not look at what it opens (runtime/run/state.c)
+# What was planted in each way is landed on a host where a directory on the way has become a link.
+# Red when open_beneath() follows links, fs/diff.c and fs/layer.c look without AT_SYMLINK_NOFOLLOW, and diff_walk() sees no
+# conflict: each alone is enough
+links_landed() {
+        local way id plant='mkdir -p d/.vscode && echo evil >d/.vscode/tasks.json'
+        mkdir -p "$E/.vscode"
+        for way in run exec post_create; do
+                mkdir "$way"
+                cd "$way"
+                case $way in
+                run) sandbox -- sh -c "$plant" ;;
+                exec)
+                        id=$("$C" start)
+                        "$C" exec "$id" sh -c "$plant" </dev/null
+                        "$C" stop -t 0 "$id" >/dev/null
+                        ;;
+                post_create) sandbox --post-create "$plant" -- true ;;
+                esac
+                has "$("$C" diff)" tasks.json "what is held of $way"
+                rm -rf d
+                ln -s "$E" d
+                "$C" apply >/dev/null 2>&1 || true
+                "$C" apply --force >/dev/null 2>&1 || true
+                "$C" discard >/dev/null 2>&1 || true
+                cd ..
+                eq '' "$(ls -A "$E/.vscode")" "where the link leads, $way"
+        done
+}
+
+# Red when own_dir() opens without O_NOFOLLOW (runtime/run/state.c)
 state_planted() {
         local way rc
-        mkdir -p "$O" "$W/state"
-        ln -s "$O" "$W/state/cofferdam"
+        mkdir -p "$E" "$W/state"
+        ln -s "$E" "$W/state/cofferdam"
         for way in run start; do
-                rc=0
-                XDG_STATE_HOME=$W/state timeout 30 "$C" "$way" --workspace "$W" ${way/start/--} >out 2>&1 </dev/null || rc=$?
+                rc=0 command=(true)
+                [ "$way" = run ] || command=()
+                XDG_STATE_HOME=$W/state timeout 30 "$C" "$way" --workspace "$W" -- "${command[@]}" >out 2>&1 </dev/null || rc=$?
                 [ "$rc" = 125 ] || fail "$way: $rc: $(cat out)"
         done
-        eq '' "$(ls -A "$O" | grep -v secret)" 'where the link leads'
+        eq '' "$(find "$E" -mindepth 1 ! -name secret ! -name .vscode)" 'where the link leads'
 }
 
 t 'bind_source: exchanged while it is used' class bind_source
@@ -313,15 +353,16 @@ t 'own_executable: as a command' own_executable_as_command
 t 'own_executable: as a command, without landlock' own_executable_is_a_copy
 t 'descriptors: what the caller had open' class descriptors
 t 'descriptors: a directory by one' directory_by_a_descriptor
-t 'links: followed on the host' class links links_outside
+t 'links: followed on the host' class links outside
+t 'links: landed through one' links_landed
 t 'state_path: planted' state_planted
 t 'hard_links: names and links of what is under rules' class hard_links unchanged
 t 'reopened: a descriptor of what is under rules' class reopened unchanged
 t 'masked: a hidden file by every way' class masked
-t 'git_of_the_host: hooks and configuration' class git_of_the_host nothing_made
+t 'git_of_the_host: hooks and configuration' class git_of_the_host planted_in_git
 t 'missing_names: made because they were missing' class missing_names nothing_made
-t 'helpers_by_name: programs on a PATH of the work' class helpers_by_name
-t 'own_policy: policy and protocol' class own_policy
+t 'helpers_by_name: programs on a PATH of the work' class helpers_by_name outside
+t 'own_policy: policy and protocol' class own_policy no_policy
 t 'typing: for the caller' class typing
 t 'others: processes of the host and pid 1' class others
 t 'proc_pid: root, cwd, environ' class proc_pid
@@ -329,8 +370,8 @@ t 'walls: the same for every command' class walls
 t 'namespaces: and calls with a history' class namespaces
 t 'other_numbers: io_uring, x32, i386' class other_numbers
 t 'families: of sockets' class families
-t 'abstract_sockets: of the host' class abstract_sockets
-t 'path_sockets: of the host' class path_sockets
+t 'abstract_sockets: of the host' class abstract_sockets outside
+t 'path_sockets: of the host' class path_sockets outside
 t 'cgroups: of the host' class cgroups
 t 'privileged_files: set-id, devices, capabilities' class privileged_files
 finish

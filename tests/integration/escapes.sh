@@ -285,7 +285,7 @@ PY
 }
 
 # Whoever knows an abstract name reaches its socket over a network that is open, unless landlock stands between.
-# Red without: landlock_scope() in stage_confine() (drivers/native/sandbox.c)
+# Red without: landlock_work() in stage_confine() (drivers/native/sandbox.c)
 sockets() {
         need_command python3
         python3 -c 'import socket, sys, time

@@ -9,9 +9,12 @@ aarch64) want='AArch64 feature: BTI' ;;
 *) exit 0 ;;
 esac
 n=0
-for object in $(find "$1" -path "$1/tests" -prune -o -name '*.c.o' -print); do
+list=$(find "$1" -path "$1/tests" -prune -o -name '*.c.o' -print)
+while read -r object; do
         n=$((n + 1))
         readelf -nW "$object" | grep -qF "$want" || { echo "$object: no note '$want'"; exit 1; }
-done
+done <<TXT
+$list
+TXT
 [ "$n" -gt 100 ] || { echo "only $n objects in $1"; exit 1; }
 echo "$n objects"
