@@ -78,7 +78,9 @@ struct start_request {
         const char *run_id;
         int upper_fd;    /* directory for the uppers of this run ("0" is region 0's), -1: none */
         int run_fd;      /* the run's directory, for what is needed only while it lives; -1: none */
-        int keep_fds[4]; /* descriptors that helper processes must not hold (control sockets): closed in them
+        int relay_sock;  /* SOCK_SEQPACKET: 'L' goes there with a socket that listens on DRIVER_RELAY_PORT
+                            inside; -1:  nobody wants one, as when own_loopback() says no */
+        int keep_fds[5]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;
         bool cache_shared;  /* where the plan says that the run is the only writer, it is not */
@@ -92,11 +94,16 @@ struct start_request {
         void *arg;
 };
 
+/* where the work finds the relay of its tokens, on a loopback of its own */
+enum { DRIVER_RELAY_PORT = 3129 };
+
 enum { SANDBOX_POLL_MAX = 8 };
 
 /** struct driver_ops - the vtable */
 struct driver_ops {
         const char *name;
+        /** own_loopback() - whether the sandbox has a loopback that is not the host's; NULL: it has not */
+        bool (*own_loopback)(const struct driver_plan *plan);
         bool starts_here; /* commands are the supervisor's own children, so it cannot be confined */
 
         /**

@@ -234,7 +234,7 @@ static int hold_uppers(struct sandbox *sb, const struct uppers *uppers) {
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 3];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 4];
         size_t n = 0;
 
         for (size_t i = 0; i < s->plan->n_seeds; i++)
@@ -254,6 +254,7 @@ static void init_close(const struct setup *s) {
         keep[n++] = s->sock;
         keep[n++] = s->fuse_sock;
         keep[n++] = s->net_sock;
+        keep[n++] = s->relay_sock;
         confine_fds(keep, n);
 }
 
@@ -579,6 +580,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         CLEANUP(setup_deinit)
         struct setup s = { .plan = sb->plan,
                            .net_sock = -1,
+                           .relay_sock = req->relay_sock,
                            .host_fd = -1,
                            .proc_fd = -1,
                            .root_fd = -1,
@@ -918,6 +920,7 @@ static void native_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t
 
 const struct driver_ops driver_native = {
         .name = "native",
+        .own_loopback = net_own,
         .probe = native_probe,
         .plan = native_plan,
         .plan_free = native_plan_free,

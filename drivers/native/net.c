@@ -213,6 +213,17 @@ int net_listen(const struct driver_plan *plan, int listen_sock, struct error *er
         return r;
 }
 
+int net_relay(int relay_sock) {
+        const struct sockaddr_in sa = { .sin_family = AF_INET,
+                                        .sin_port = htons(DRIVER_RELAY_PORT),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+        AUTO_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+        if (fd < 0 || bind(fd, (const struct sockaddr *) &sa, sizeof(sa)) < 0 || listen(fd, BACKLOG) < 0)
+                return -errno;
+        return fdpass_send(relay_sock, &(char){ 'L' }, 1, &fd, 1);
+}
+
 /* ---- the process ---- */
 
 struct egress_child {

@@ -53,6 +53,9 @@ int net_start(const struct driver_plan *plan, int listen_sock, struct net *ret, 
 int net_listen(const struct driver_plan *plan, int listen_sock, struct error *err)
         __attribute__((warn_unused_result));
 
+/** net_relay() - likewise: a socket for the relay of the run's tokens. Return: 0 or -errno. */
+int net_relay(int relay_sock) __attribute__((warn_unused_result));
+
 /** net_read() - pass the notices that are there on to @fn; never blocks */
 void net_read(const struct net *net, void (*fn)(void *arg, const struct egress_notice *notice), void *arg);
 

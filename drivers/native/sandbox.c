@@ -735,7 +735,7 @@ static int stage_pivot(struct setup *s, struct error *err) {
 static int stage_net(struct setup *s, struct error *err) {
         struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP };
         AUTO_FD int sock = -1;
-        int r;
+        int r = 0;
 
         if (!net_own(s->plan))
                 return 0;
@@ -743,9 +743,13 @@ static int stage_net(struct setup *s, struct error *err) {
         if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
                 return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
         if (s->plan->uplink)
-                return uplink_join(s->net_sock, err);
-        r = s->net_sock < 0 ? 0 : net_listen(s->plan, s->net_sock, err);
-        return r < 0 ? error_wrap(err, r, "sockets of the egress proxy") : 0;
+                r = uplink_join(s->net_sock, err);
+        else if (s->net_sock >= 0)
+                r = net_listen(s->plan, s->net_sock, err);
+        if (r < 0)
+                return s->plan->uplink ? r : error_wrap(err, r, "sockets of the egress proxy");
+        r = s->relay_sock < 0 ? 0 : net_relay(s->relay_sock);
+        return r < 0 ? error_set(err, r, "socket of the relay: %s", strerror(-r)) : 0;
 }
 
 /* What landlock keeps from the work, and what stands in for it where it cannot. */

@@ -67,6 +67,7 @@ struct setup {
         int sock;               /* SOCK_SEQPACKET to the supervisor */
         int fuse_sock;          /* SOCK_SEQPACKET to fsd: takes the FUSE descriptor */
         int net_sock;           /* for net_listen(); -1: nobody wants them */
+        int relay_sock;         /* for net_relay(); -1: nobody wants it */
         int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
         bool mask;              /* root without idmapped clones: hide its files by name */
         struct uppers uppers;

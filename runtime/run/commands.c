@@ -234,12 +234,46 @@ static int sort_streams(const struct run_msg *msg, int *fds, size_t n, int stdio
         return used == n ? 0 : -EPROTO;
 }
 
+/* The tokens of the run and then what the client adds; owned vector of borrowed strings. */
+static const char **env_of(const struct supervisor *s, char *const *more) {
+        const char *const *tokens = s->args->tokens->env;
+        const char **env;
+        size_t n = 0, m = 0;
+
+        while (tokens && tokens[n])
+                n++;
+        while (more && more[m])
+                m++;
+        env = calloc(n + m + 1, sizeof(*env));
+        for (size_t i = 0; env && i < n; i++)
+                env[i] = tokens[i];
+        for (size_t i = 0; env && i < m; i++)
+                env[n + i] = more[i];
+        return env;
+}
+
+/* A client that would put a credential where a token is. */
+static bool refuse_exposed(struct supervisor *s, struct slot *slot, const struct block *block) {
+        const char *entry = tokens_forbid(s->args->tokens, block->env);
+        char text[256];
+
+        if (!entry)
+                return false;
+        (void) snprintf(
+                text, sizeof(text),
+                "the command must not receive the variable '%.*s': a token takes its place: leave it out",
+                (int) (strcspn(entry, "=") < 100 ? strcspn(entry, "=") : 100), entry);
+        tell_error(s, slot, "CREDENTIAL_EXPOSED", text);
+        return true;
+}
+
 /* @theirs: the command's ends of what leads to the log files */
 static int start_command(struct supervisor *s, struct slot *slot, const struct run_msg *msg,
                          const struct block *block, const int stdio[3], struct error *err) {
+        AUTO_FREE const char **env = env_of(s, block->env);
         struct exec_request req = {
                 .argv = (const char *const *) block->argv,
-                .env = (const char *const *) block->env,
+                .env = env,
                 .cwd = *block->cwd ? block->cwd : NULL,
                 .tty = (msg->flags & RUN_EXEC_TTY) != 0,
                 .winsize = { .ws_row = msg->rows, .ws_col = msg->cols },
@@ -248,6 +282,8 @@ static int start_command(struct supervisor *s, struct slot *slot, const struct r
         AUTO_FD int null = -1;
         int r = 0;
 
+        if (!env)
+                return error_set(err, -ENOMEM, "out of memory");
         memcpy(req.stdio, stdio, sizeof(req.stdio));
         req.id = commands_note(s, slot, req.argv);
         if (msg->flags & RUN_EXEC_DETACH) {
@@ -287,6 +323,8 @@ static void on_exec(struct supervisor *s, struct slot *slot, const struct run_ms
                 tell_error(s, slot, "SANDBOX_CAPACITY", "64 commands run already: wait until one has ended");
                 return;
         }
+        if (refuse_exposed(s, slot, &block))
+                return;
         slot->state = CLIENT_EXEC;
         if (start_command(s, slot, msg, &block, stdio, &err) < 0) {
                 tell_error(s, slot, "SANDBOX_SETUP_FAILED", err.msg);

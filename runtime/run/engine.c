@@ -27,9 +27,11 @@
 #include "runtime/run/client.h"
 #include "runtime/run/control.h"
 #include "runtime/run/events.h"
+#include "runtime/run/exposed.h"
 #include "runtime/run/order.h"
 #include "runtime/run/pass.h"
 #include "runtime/run/supervisor.h"
+#include "runtime/run/tokens.h"
 
 enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125, SINK_END_MS = 1000 }; /* see cofferdam-run(1) */
 
@@ -178,12 +180,44 @@ static int no_state(const struct ctx *ctx, int r, struct error *err) {
         return probe_one(ctx, "state_directory", &row) == PROBE_MISSING ? probe_refusal(&row, err) : r;
 }
 
+/* Tokens in place of credentials. @ret_failure: untouched unless there are to be some */
+static int get_tokens(const struct driver_ops *driver, const struct tokens_order *order, struct tokens *ret,
+                      const char **ret_failure, struct error *err) {
+        if (!credentials_wanted(order->spec))
+                return 0;
+        if (driver->starts_here) {
+                *ret_failure = "CREDENTIAL_EXPOSED";
+                return error_set(
+                        err, -EPERM,
+                        "driver '%s' hands the caller's own environment to the command: use --driver native, "
+                        "or no secrets",
+                        driver->name);
+        }
+        return tokens_start(order, ret, ret_failure, err);
+}
+
+/* The run directory holds nothing yet. */
+static int give_up(const struct run_request *req, struct run_dir *dir, const char *failure, int r,
+                   struct run_msg *ret, const struct error *err) {
+        (void) run_bury(dir);
+        if (!failure)
+                return r;
+        refuse_plan(req, ret, failure, err->msg);
+        return 0;
+}
+
 static int execute(const struct ctx *ctx, const struct run_request *req, const struct driver_ops *driver,
                    const struct driver_plan *plan, struct trace *trace, struct run_msg *ret,
                    struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         AUTO_ALONE struct alone alone = ALONE_INIT;
+        AUTO_TOKENS struct tokens tokens = TOKENS_INIT;
         CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
+        struct tokens_order order = { .ctx = ctx,
+                                      .spec = req->spec,
+                                      .run_id = dir.id,
+                                      .own_loopback = driver->own_loopback && driver->own_loopback(plan) };
+        const char *failure = NULL;
         struct exec_request command;
         struct supervisor_args args = {
                 .ctx = ctx,
@@ -193,6 +227,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 .spec_json = req->spec_json,
                 .command = req->argv ? &command : NULL,
                 .dir = &dir,
+                .tokens = &tokens,
                 .alone = &alone,
                 .events_fd = req->events_fd,
                 .client_fd = -1,
@@ -216,14 +251,20 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 r = alone_look(ctx, &dir, driver, plan, &alone, err);
         if (r == 0 && alone.why[0])
                 r = not_alone(req, &alone, err);
-        if (r < 0) {
-                (void) run_bury(&dir);
-                return r;
-        }
         trace_step(trace, "run directory");
+        order.run_dir_fd = dir.fd;
+        if (r == 0)
+                r = get_tokens(driver, &order, &tokens, &failure, err);
+        if (r < 0)
+                return give_up(req, &dir, failure, r, ret, err);
+        command.env = tokens.env;
+        if (tokens.said)
+                trace_step(trace, "tokens");
         args.trace = trace_fork(trace, "supervisor");
         r = supervise(&args, req, &relay, ret, err);
         trace_step(trace, "everything of the supervisor");
+        if (r < 0) /* it was killed, or was not there: else it has done so */
+                tokens_end(&tokens, (char[TOKENS_RESULTS_MAX]){ 0 });
         if (r < 0 && !bury(driver, &dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;

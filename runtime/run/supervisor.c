@@ -475,7 +475,7 @@ static int post_create(struct supervisor *s, struct error *err) {
         const char *const argv[] = { "/bin/sh", "-c", s->args->spec->post_create, NULL };
         AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         const int out = s->stdio[2] >= 0 ? s->stdio[2] : null;
-        struct exec_request req = { .argv = argv, .stdio = { null, out, out } };
+        struct exec_request req = { .argv = argv, .env = s->args->tokens->env, .stdio = { null, out, out } };
         struct slot *slot = commands_adopt(s, -1, CLIENT_EXEC);
         int r;
 
@@ -534,6 +534,37 @@ static void look_around(struct supervisor *s) {
                 runs_reap_aside(s->args->ctx);
 }
 
+static void tell_issued(void *arg, size_t i, const char *name, const char *id) {
+        struct supervisor *s = arg;
+
+        (void) i;
+        events_emit(&s->record.events, "secret_token_issued",
+                    json_pack("{s:s,s:s}", "name", name, "token_id", id));
+}
+
+struct revoked {
+        struct supervisor *s;
+        char done[TOKENS_RESULTS_MAX];
+};
+
+static void tell_revoked(void *arg, size_t i, const char *name, const char *id) {
+        const struct revoked *revoked = arg;
+
+        events_emit(
+                &revoked->s->record.events, "secret_token_revoked",
+                json_pack("{s:s,s:s,s:b}", "name", name, "token_id", id, "revoked", revoked->done[i] == '1'));
+}
+
+/* Nothing inside holds a token any more. */
+static void revoke_tokens(struct supervisor *s) {
+        struct revoked revoked = { .s = s };
+
+        tokens_end(s->args->tokens, revoked.done);
+        tokens_each(s->args->tokens, tell_revoked, &revoked);
+        if (s->args->tokens->said)
+                trace_step(&s->trace, "revoke");
+}
+
 static const struct sandbox_callbacks callbacks = {
         .seeded = on_seeded,
         .exec_started = on_exec_started,
@@ -552,8 +583,9 @@ static int start(struct supervisor *s, struct error *err) {
                 .run_id = args->dir->id,
                 .upper_fd = args->dir->upper_fd,
                 .run_fd = args->dir->fd,
-                .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2] },
-                .n_keep_fds = 4,
+                .relay_sock = args->tokens->sock,
+                .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2], args->tokens->sock },
+                .n_keep_fds = 5,
                 .cache_shared = args->alone->why[0] != '\0',
                 .trace = s->trace,
                 .first = at_once ? &command : NULL,
@@ -576,6 +608,7 @@ static int start(struct supervisor *s, struct error *err) {
         /* the command runs: from here on nothing takes time from it */
         s->trace = trace_fork(&s->trace, "supervisor"); /* the driver told its own steps */
         tell_started(s);
+        tokens_each(args->tokens, tell_issued, s);
         s->started_ns = clock_ns();
         tell_seeds(s);
         if (!args->driver->starts_here) {
@@ -666,6 +699,7 @@ int supervisor_main(const struct supervisor_args *args) {
         if (s.final.type == RUN_MSG_ERROR)
                 events_refused(&s.record.events, s.final.failure_code, s.final.text);
         trace_step(&s.trace, "stop");
+        revoke_tokens(&s);
         land(&s);
         finish(&s);
         if (s.record.stale)

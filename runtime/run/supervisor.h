@@ -8,6 +8,7 @@
 #include "drivers/driver.h"
 #include "runtime/run/alone.h"
 #include "runtime/run/state.h"
+#include "runtime/run/tokens.h"
 
 /** struct supervisor_args - what the engine hands over at the fork; borrowed */
 struct supervisor_args {
@@ -19,8 +20,9 @@ struct supervisor_args {
         const struct spec *spec;
         const json_t *spec_json; /* for spec.json */
         struct run_dir *dir;
-        struct alone *alone; /* given back when the first state is written */
-        int events_fd;       /* sink of --events, -1: none */
+        struct tokens *tokens; /* in place of credentials; without any: TOKENS_INIT */
+        struct alone *alone;   /* given back when the first state is written */
+        int events_fd;         /* sink of --events, -1: none */
         int client_fd; /* struct run_msg; its end of file ends the run, until it is told that it is ready */
         struct trace trace;
 };

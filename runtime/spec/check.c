@@ -3,7 +3,9 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "runtime/base/cleanup.h"
 #include "runtime/base/parse.h"
+#include "runtime/spec/secretrules.h"
 
 static const char digits[] = "0123456789";
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -101,4 +103,65 @@ const char *check_cpus(const char *text) {
             text[strlen(text) - 1] != '.' && strlen(text) <= whole + 4)
                 return NULL;
         return "must be a number above 0 such as 2 or 1.5";
+}
+
+const char *check_secret_name(const char *text) {
+        return secret_name_valid(text) ? NULL : "must be 1 to 64 letters, digits, '_', '.' or '-'";
+}
+
+const char *check_secret_env(const char *text) {
+        return secret_env_valid(text) ? NULL : "must be letters, digits and '_', and not begin with a digit";
+}
+
+const char *check_secret_from(const char *text) {
+        if ((strncmp(text, "env:", 4) == 0 && secret_env_valid(text + 4)) || strncmp(text, "file:/", 6) == 0)
+                return NULL;
+        return "must be env:VARIABLE, or file: and an absolute path";
+}
+
+const char *check_secret_inject(const char *text) {
+        static const char *const plain[] = { "bearer", "private_token", "x_api_key" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+                if (strcmp(text, plain[i]) == 0)
+                        return NULL;
+        if (strncmp(text, "basic:", 6) == 0)
+                return secret_user_valid(text + 6)
+                               ? NULL
+                               : "must have a user name of printable characters without ':'";
+        if (strncmp(text, "header:", 7) == 0)
+                return secret_header_refused(text + 7)
+                               ? "must name a header that is neither malformed nor managed by the relay"
+                               : NULL;
+        return "must be bearer, private_token, x_api_key, basic:USER or header:NAME";
+}
+
+const char *check_secret_hosts(const char *text) {
+        for (;;) {
+                const size_t n = strcspn(text, ",");
+                AUTO_FREE char *host = strndup(text, n), *canonical = NULL;
+
+                if (!host || secret_host_canonical(host, &canonical) < 0)
+                        return "must be host names or *.domain, without scheme, port or path";
+                if (!text[n])
+                        return NULL;
+                text += n + 1;
+        }
+}
+
+const char *check_service(const char *text) {
+        const char *host = text + 7, *colon;
+        uint64_t port;
+
+        if (strncmp(text, "unix:/", 6) == 0)
+                return NULL;
+        if (strncmp(text, "http://", 7) == 0) {
+                colon = strrchr(host, ':');
+                if (colon && colon > host && strcspn(host, "/@?#%\\") == strlen(host) &&
+                    parse_u64(colon + 1, 1, 65535, &port) == 0)
+                        return NULL;
+        }
+        return "must be http://HOST:PORT or unix: and an absolute path; in front of a service that speaks "
+               "TLS, let a "
+               "tunnel of this host end it";
 }

@@ -24,3 +24,19 @@ const char *check_below(const char *text);
 const char *check_seccomp(const char *text);
 /** check_cpus() - a number with at most 3 decimals, above 0 */
 const char *check_cpus(const char *text);
+
+/** check_secret_name(), check_secret_env() - what logs call a secret, the variable that gets its token */
+const char *check_secret_name(const char *text);
+const char *check_secret_env(const char *text);
+
+/** check_secret_from() - "env:NAME" or "file:" and an absolute path */
+const char *check_secret_from(const char *text);
+
+/** check_secret_inject() - one of the ways of struct spec_secret */
+const char *check_secret_inject(const char *text);
+
+/** check_secret_hosts() - names joined by ',' */
+const char *check_secret_hosts(const char *text);
+
+/** check_service() - "http://HOST:PORT" or "unix:" and an absolute path; no path, user or query */
+const char *check_service(const char *text);

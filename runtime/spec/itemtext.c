@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/suggest.h"
 #include "runtime/spec/check.h"
+#include "runtime/spec/secretrules.h"
 
 /* Sets field @name of @item to @text, which is part of @whole. */
 static int part_set(void *item, enum section section, const char *name, const char *text,
@@ -229,5 +231,67 @@ int item_env_check(void *item, const struct doc *node, const struct source *src,
                                     "variable '%s' has no value: only the operator may pass one on from the "
                                     "caller's environment",
                                     ESC(env->name));
+        return 0;
+}
+
+/* One FIELD=VALUE of a secret; hosts add up. */
+static int secret_field(struct spec_secret *secret, char *field, struct buf *hosts, const struct doc *node,
+                        const struct source *src, struct error *err) {
+        char *value = strchr(field, '=');
+
+        if (value)
+                *value++ = '\0';
+        if (value && strcmp(field, "host") == 0)
+                return buf_fmt(hosts, "%s%s", hosts->len ? "," : "", value) < 0
+                               ? error_set(err, -ENOMEM, "out of memory")
+                               : 0;
+        if (value && (strcmp(field, "inject") == 0 || strcmp(field, "env") == 0 || strcmp(field, "as") == 0))
+                return part_set(secret, ITEM_SECRET, field, value, node, src, err);
+        return source_error(
+                src, node, err, -EINVAL,
+                "'%s': want NAME=env:VARIABLE or NAME=file:PATH, then inject=.., env=.., host=.., "
+                "joined by commas",
+                ESC(field));
+}
+
+int item_secret_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
+        AUTO_FREE char *text = strdup(node->text);
+        AUTO_BUF struct buf hosts = { 0 };
+        char *rest = text, *source;
+        int r;
+
+        if (!text)
+                return error_set(err, -ENOMEM, "out of memory");
+        source = strsep(&rest, ",");
+        if (strchr(source, '=')) {
+                char *from = strchr(source, '=');
+
+                *from++ = '\0';
+                r = part_set(item, ITEM_SECRET, "name", source, node, src, err);
+                if (r == 0)
+                        r = part_set(item, ITEM_SECRET, "from", from, node, src, err);
+        } else {
+                r = source_error(src, node, err, -EINVAL,
+                                 "'%s': want NAME=env:VARIABLE or NAME=file:PATH first", ESC(source));
+        }
+        while (r == 0 && rest)
+                r = secret_field(item, strsep(&rest, ","), &hosts, node, src, err);
+        if (r == 0 && hosts.len)
+                r = part_set(item, ITEM_SECRET, "hosts", buf_cstr(&hosts), node, src, err);
+        return r;
+}
+
+int item_secret_check(void *item, const struct doc *node, const struct source *src, struct error *err) {
+        const struct spec_secret *secret = item;
+        const char *lacks = !secret->name ? "name" : !secret->from ? "from" : !secret->hosts ? "hosts" : NULL;
+
+        if (lacks)
+                return source_error(src, node, err, -EINVAL, "a secret needs '%s'%s", lacks,
+                                    strcmp(lacks, "hosts") == 0 ? ": the hosts it may be sent to" : "");
+        if (!secret->env && !secret_env_valid(secret->name))
+                return source_error(
+                        src, node, err, -EINVAL,
+                        "'%s' cannot be a variable: name one with 'env', of letters, digits and '_'",
+                        ESC(secret->name));
         return 0;
 }

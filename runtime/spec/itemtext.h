@@ -19,6 +19,14 @@ int item_mount_text(void *item, const struct doc *node, const struct source *src
 int item_mount_check(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
+/** item_secret_text() - NAME=SOURCE[,inject=..][,env=..],host=..[,host=..]. @item: struct spec_secret. */
+int item_secret_text(void *item, const struct doc *node, const struct source *src, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** item_secret_check() - what holds between the fields of a secret */
+int item_secret_check(void *item, const struct doc *node, const struct source *src, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** item_env_text() - NAME=VALUE, or NAME: taken from the caller. @item: struct spec_env. */
 int item_env_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

@@ -20,7 +20,7 @@
         .offset = (int) offsetof(struct spec, array), .count_offset = (int) offsetof(struct spec, n)
 #define NOWHERE         .offset = KEY_NO_STORE
 #define IN(item, field) .offset = (int) offsetof(struct item, field)
-#define NAMES_MAX       64
+#define NAMES_MAX       96
 
 static_assert(sizeof(enum spec_mode) == sizeof(unsigned int), "KEY_ENUM is stored as unsigned int");
 static_assert((int) SECTION_COUNT == (int) ITEM_RULE, "items follow the sections");
@@ -106,6 +106,16 @@ static const struct word mount_words[] = {
         [MOUNT_TYPE_COUNT] = { 0 },
 };
 
+static const struct word model_auth_words[] = {
+        [MODEL_AUTH_NONE] = { .name = "none" },
+        [MODEL_AUTH_PROXIED] = { .name = "proxied" },
+        [MODEL_AUTH_COUNT] = { 0 },
+};
+static const struct word as_words[] = {
+        { .name = "proxied" },
+        { 0 },
+};
+
 const struct key spec_keys[] = {
         { SECTION_ROOT, "version", KEY_NUMBER, AT(version), .min = 1, .max = 1, .fallback = "1",
           .help = "version of this format" },
@@ -154,9 +164,15 @@ const struct key spec_keys[] = {
         { SECTION_ROOT, "post_create", KEY_STRING, AT(post_create), .min = 1, .flag = "post-create",
           .metavar = "SNIPPET", .max = 65536,
           .help = "shell commands to run once, inside, before the first command" },
-        { SECTION_ROOT, "secrets", KEY_TREE, NOWHERE, .flag = "secret", .metavar = "NAME=SOURCE",
-          .trust = TRUST_WORKFLOW, .instead = "pass what the command may see with '--env'", .secret = true,
-          .help = "credentials and how they reach the command" },
+        { SECTION_ROOT, "secrets", KEY_SECRETS, LIST(secrets, n_secrets), .max = 64, .flag = "secret",
+          .metavar = "NAME=SOURCE,...", .trust = TRUST_OPERATOR,
+          .help = "a credential that stays outside: the command gets a token in its place, and a relay that "
+                  "puts "
+                  "the credential into requests to the hosts" },
+        { SECTION_ROOT, "model_auth", KEY_ENUM, AT(model_auth), .words = model_auth_words, .fallback = "none",
+          .flag = "model-auth", .metavar = "HOW", .trust = TRUST_WORKFLOW,
+          .help = "proxied: ANTHROPIC_BASE_URL and ANTHROPIC_AUTH_TOKEN lead to a relay, and the caller's "
+                  "CLAUDE_CODE_OAUTH_TOKEN, else ANTHROPIC_API_KEY, stays outside" },
         { SECTION_ROOT, "kubernetes", KEY_TREE, NOWHERE, .trust = TRUST_WORKFLOW, .instead = "leave it out",
           .help = "settings of the kubernetes driver" },
 
@@ -272,6 +288,19 @@ const struct key spec_keys[] = {
         { SECTION_SECURITY, "no_new_privs", KEY_BOOL, AT(security.no_new_privs), .fallback = "true",
           .trust = TRUST_OPERATOR, .instead = "use 'true'",
           .help = "set-user-ID and file capabilities have no effect" },
+
+        { SECTION_AUTH_PROXY, "url", KEY_STRING, AT(auth_proxy.url), .min = 1, .check = check_service,
+          .flag = "auth-proxy", .metavar = "URL", .trust = TRUST_OPERATOR,
+          .help = "a service that holds the credentials: http://HOST:PORT or unix:PATH; not given: one of "
+                  "the "
+                  "run's own" },
+        { SECTION_AUTH_PROXY, "admin_url", KEY_STRING, AT(auth_proxy.admin_url), .min = 1,
+          .check = check_service, .trust = TRUST_OPERATOR,
+          .help = "where it issues tokens, with the key in IRONFLOW_AUTH_PROXY_ADMIN_KEY; not given: the "
+                  "same" },
+        { SECTION_AUTH_PROXY, "options", KEY_STRING, AT(auth_proxy.options), .min = 1,
+          .trust = TRUST_OPERATOR,
+          .help = "options of cofferdam-auth-proxy for the run's own one, separated by blanks" },
 };
 
 const struct key item_keys[] = {
@@ -311,6 +340,22 @@ const struct key item_keys[] = {
                   "follow "
                   "an editor that replaces a file; pin: go on with what was there at the start" },
 
+        { ITEM_SECRET, "name", KEY_STRING, IN(spec_secret, name), .check = check_secret_name,
+          .help = "what logs call it, and the variable that gets the token; NAME_URL gets the relay" },
+        { ITEM_SECRET, "env", KEY_STRING, IN(spec_secret, env), .check = check_secret_env,
+          .help = "the variable, when it is another" },
+        { ITEM_SECRET, "from", KEY_TAGGED, IN(spec_secret, from), .check = check_secret_from,
+          .help = "where the credential is on the host: {env: NAME} or {file: PATH}" },
+        { ITEM_SECRET, "as", KEY_WORD, IN(spec_secret, as), .words = as_words, .fallback = "proxied",
+          .help = "how it reaches the command" },
+        { ITEM_SECRET, "inject", KEY_TAGGED, IN(spec_secret, inject), .check = check_secret_inject,
+          .fallback = "bearer",
+          .help = "how it is put into a request: bearer, private_token, x_api_key, {basic: {username: NAME}} "
+                  "or "
+                  "{header: NAME}" },
+        { ITEM_SECRET, "hosts", KEY_JOINED, IN(spec_secret, hosts), .max = 65536, .check = check_secret_hosts,
+          .help = "the only hosts it is sent to, by name; *.DOMAIN is all below a domain" },
+
         { ITEM_ENV, "name", KEY_STRING, IN(spec_env, name), .max = 256, .check = check_env_name,
           .help = "name of the variable" },
         { ITEM_ENV, "value", KEY_STRING, IN(spec_env, value), .max = CHECK_ENV_MAX, .check = check_env_value,
@@ -335,9 +380,11 @@ static const struct {
         [SECTION_NETWORK] = { "network", "what the work can reach" },
         [SECTION_LIMITS] = { "limits", "how much the work may use" },
         [SECTION_SECURITY] = { "security", "what the kernel forbids" },
+        [SECTION_AUTH_PROXY] = { "auth_proxy", "who holds the credentials that stay outside" },
         [ITEM_RULE] = { "rule", "one rule of the guard" },
         [ITEM_SEED] = { "seed", "one file or directory to copy" },
         [ITEM_MOUNT] = { "mount", "one mount" },
+        [ITEM_SECRET] = { "secret", "one credential" },
         [ITEM_ENV] = { "variable", "one variable" },
         [ITEM_PATH] = { "path", "one path" },
         [ITEM_DIR] = { "directory", "one directory" },

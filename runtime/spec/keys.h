@@ -20,11 +20,13 @@ enum section {
         SECTION_NETWORK,
         SECTION_LIMITS,
         SECTION_SECURITY,
+        SECTION_AUTH_PROXY,
         SECTION_COUNT,
 
         ITEM_RULE = SECTION_COUNT,
         ITEM_SEED,
         ITEM_MOUNT,
+        ITEM_SECRET,
         ITEM_ENV,
         ITEM_PATH,
         ITEM_DIR,
@@ -43,9 +45,12 @@ enum key_type {
         KEY_OCTAL,    /* uint32_t, permission bits */
         KEY_PATH,     /* char *, host path: "~/" expanded, made absolute, ".." kept */
         KEY_TARGET,   /* char *, path inside: absolute, without "..", normalized */
+        KEY_JOINED,   /* char *, texts joined by ','; in a file also a list of them */
+        KEY_TAGGED,   /* char *, "WORD" or "WORD:TEXT"; in a file also {WORD: TEXT}, {WORD: {NAME: TEXT}} */
         KEY_RULES,    /* from here on: lists, array pointer and count */
         KEY_SEEDS,
         KEY_MOUNTS,
+        KEY_SECRETS,
         KEY_ENV,
         KEY_PATHS,
         KEY_DIRS,  /* relative paths below the workspace */

@@ -18,6 +18,7 @@ union item {
         struct spec_rule rule;
         struct spec_seed seed;
         struct spec_mount mount;
+        struct spec_secret secret;
         struct spec_env env;
         char *path;
 };
@@ -56,6 +57,9 @@ static const struct list_type list_types[] = {
                                     NO_FROM, item_seed_text, check_seed },
         [KEY_MOUNTS - KEY_RULES] = { ITEM_MOUNT, sizeof(struct spec_mount), offsetof(struct spec_mount, tier),
                                      NO_FROM, item_mount_text, item_mount_check },
+        [KEY_SECRETS - KEY_RULES] = { ITEM_SECRET, sizeof(struct spec_secret),
+                                      offsetof(struct spec_secret, tier), NO_FROM, item_secret_text,
+                                      item_secret_check },
         [KEY_ENV - KEY_RULES] = { ITEM_ENV, sizeof(struct spec_env), offsetof(struct spec_env, tier), NO_FROM,
                                   item_env_text, item_env_check },
         [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, NO_FROM, item_path_text, NULL },

@@ -23,9 +23,12 @@ static const struct {
         [KEY_OCTAL] = { "^[0-7]{1,4}$", "permissions" },
         [KEY_PATH] = { NULL, "host path" },
         [KEY_TARGET] = { "^[/~]", "path inside" },
+        [KEY_JOINED] = { NULL, "list of texts" },
+        [KEY_TAGGED] = { NULL, "word, or mapping of one key" },
         [KEY_RULES] = { NULL, "list of rules" },
         [KEY_SEEDS] = { NULL, "list of seeds" },
         [KEY_MOUNTS] = { NULL, "list of mounts" },
+        [KEY_SECRETS] = { NULL, "list of secrets" },
         [KEY_ENV] = { NULL, "mapping of names to values" },
         [KEY_PATHS] = { NULL, "list of host paths" },
         [KEY_DIRS] = { NULL, "list of relative paths" },
@@ -53,6 +56,12 @@ static json_t *scalar_schema(const struct key *key) {
         if (key->type == KEY_NUMBER)
                 return json_pack("{s:s, s:I, s:I}", "type", "integer", "minimum", (json_int_t) key->min,
                                  "maximum", (json_int_t) key->max);
+        if (key->type == KEY_JOINED)
+                return json_pack("{s:[{s:s}, {s:s, s:{s:s}}]}", "anyOf", "type", "string", "type", "array",
+                                 "items", "type", "string");
+        if (key->type == KEY_TAGGED)
+                return json_pack("{s:[{s:s}, {s:s, s:i, s:i}]}", "anyOf", "type", "string", "type", "object",
+                                 "minProperties", 1, "maxProperties", 1);
         if (forms[key->type].pattern)
                 return json_pack("{s:s, s:s}", "type", "string", "pattern", forms[key->type].pattern);
         return json_pack("{s:[s,s], s:I}", "type", "string", "number", "maxLength",
@@ -211,7 +220,7 @@ int spec_manual(struct buf *out) {
 
         for (size_t i = 0; r == 0 && i < SECTION_COUNT; i++)
                 r = manual_section(out, (enum section) i);
-        for (size_t i = ITEM_RULE; r == 0 && i <= ITEM_MOUNT; i++)
+        for (size_t i = ITEM_RULE; r == 0 && i <= ITEM_SECRET; i++)
                 r = manual_section(out, (enum section) i);
         return r;
 }

@@ -34,6 +34,7 @@ enum mount_upper { MOUNT_UPPER_DISK, MOUNT_UPPER_TMPFS, MOUNT_UPPER_COUNT };
 enum land_when { LAND_COMMAND, LAND_SUCCESS, LAND_STOP, LAND_COUNT };
 enum workspace_engine { ENGINE_AUTO, ENGINE_FUSE, ENGINE_OVERLAY, WORKSPACE_ENGINE_COUNT };
 enum on_source_change { SOURCE_CHANGE_STOP, SOURCE_CHANGE_PIN, SOURCE_CHANGE_COUNT };
+enum model_auth { MODEL_AUTH_NONE, MODEL_AUTH_PROXIED, MODEL_AUTH_COUNT };
 enum guard_do { GUARD_ALLOW, GUARD_HOLD, GUARD_PROTECT, GUARD_HIDE, GUARD_DO_COUNT };
 
 /** struct spec_rule - one guard rule, in the order given (last match wins) */
@@ -70,6 +71,17 @@ struct spec_mount {
 struct spec_env {
         char *name;
         char *value;
+        enum spec_tier tier;
+};
+
+/** struct spec_secret - a credential that never comes inside: a token stands for it (auth/credential.h) */
+struct spec_secret {
+        char *name;   /* what the service's log calls it; secret_name_valid() */
+        char *env;    /* variable for the token, NULL: @name */
+        char *from;   /* "env:NAME" or "file:PATH" of the host */
+        char *as;     /* "proxied" */
+        char *inject; /* "bearer", "private_token", "x_api_key", "basic:USER" or "header:NAME" */
+        char *hosts;  /* "HOST[,HOST...]" */
         enum spec_tier tier;
 };
 
@@ -115,6 +127,14 @@ struct spec {
         } tmp;
         struct spec_mount *mounts;
         size_t n_mounts;
+        struct spec_secret *secrets;
+        size_t n_secrets;
+        enum model_auth model_auth;
+        struct {
+                char *url; /* of the service, "http://HOST:PORT" or "unix:PATH"; NULL: one of the run's own */
+                char *admin_url; /* where tokens are issued; NULL: as @url */
+                char *options;   /* of the run's own, separated by blanks */
+        } auth_proxy;
         struct spec_env *env;
         size_t n_env;
         struct {

@@ -186,6 +186,29 @@ static int validate_seeds(const struct spec *spec, const struct spec_env_view *v
         return 0;
 }
 
+static const char *secret_variable(const struct spec_secret *secret) {
+        return secret->env ? secret->env : secret->name;
+}
+
+/* Two secrets in one variable; "A_URL" is one that A takes, too. */
+static int validate_secrets(const struct spec *spec, struct error *err) {
+        for (size_t i = 0; i < spec->n_secrets; i++)
+                for (size_t j = 0; j < spec->n_secrets; j++) {
+                        const char *a = secret_variable(&spec->secrets[i]),
+                                   *b = secret_variable(&spec->secrets[j]);
+                        const size_t n = strlen(b);
+
+                        if ((j < i && strcmp(a, b) == 0) ||
+                            (strncmp(a, b, n) == 0 && strcmp(a + n, "_URL") == 0))
+                                return error_set(
+                                        err, -EINVAL,
+                                        "secrets[%zu]: variable '%s' is already that of secrets[%zu]: name "
+                                        "another with 'env'",
+                                        i, a, j);
+                }
+        return 0;
+}
+
 static int unsupported(const struct spec *spec, const struct key *key, const char *value, const char *instead,
                        struct error *err) {
         char path[KEY_PATH_LEN];
@@ -246,6 +269,8 @@ int spec_validate(const struct spec *spec, const struct spec_env_view *view, str
                 r = validate_mounts(spec, view, err);
         if (r == 0)
                 r = validate_seeds(spec, view, err);
+        if (r == 0)
+                r = validate_secrets(spec, err);
         if (r == 0)
                 r = validate_supported(spec, err);
         return r;

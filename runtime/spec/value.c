@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
@@ -329,6 +330,8 @@ static const struct {
         [KEY_OCTAL] = { set_octal, sizeof(uint32_t) },
         [KEY_PATH] = { set_path, 0 },
         [KEY_TARGET] = { set_target, 0 },
+        [KEY_JOINED] = { set_string, 0 },
+        [KEY_TAGGED] = { set_string, 0 },
 };
 static_assert(ARRAY_SIZE(types) == KEY_RULES, "types[] and enum key_type differ");
 
@@ -343,6 +346,49 @@ static char *string_at(const void *base, const struct key *key) {
         return s;
 }
 
+/* A list or mapping of a file as the one line that a flag would say. Return: 0, -EINVAL (no such form),
+ * -ENOMEM. */
+static int flatten(const struct key *key, const struct doc *node, struct buf *out) {
+        int r = 0;
+
+        if (key->type == KEY_JOINED && node->kind == DOC_LIST) {
+                for (const struct doc *c = node->first; r == 0 && c; c = c->next)
+                        r = c->kind != DOC_SCALAR || doc_is_null(c) || strchr(c->text, ',')
+                                    ? -EINVAL
+                                    : buf_fmt(out, "%s%s", c == node->first ? "" : ",", c->text);
+                return r;
+        }
+        if (key->type != KEY_TAGGED || node->kind != DOC_MAP || node->n != 1)
+                return -EINVAL;
+        r = buf_fmt(out, "%s:", node->first->name);
+        node = node->first;
+        if (strcmp(node->name, "basic") == 0 && node->kind == DOC_MAP && node->n == 1 &&
+            strcmp(node->first->name, "username") == 0)
+                node = node->first;
+        if (node->kind != DOC_SCALAR || doc_is_null(node))
+                return -EINVAL;
+        return r < 0 ? r : buf_str(out, node->text);
+}
+
+static int set_flat(void *base, const struct key *key, const struct doc *node, const struct source *src,
+                    struct error *err) {
+        AUTO_BUF struct buf text = { 0 };
+        struct doc flat = *node;
+        int r;
+
+        r = flatten(key, node, &text);
+        if (r == -EINVAL)
+                return source_error(src, node, err, r, "must be %s",
+                                    key->type == KEY_JOINED ? "a list of texts"
+                                                            : "one word, or a mapping of one key");
+        if (r < 0)
+                return error_set(err, r, "out of memory");
+        flat.kind = DOC_SCALAR;
+        flat.quoted = true;
+        flat.text = text.data ? text.data : (char[]){ "" };
+        return value_set(base, key, &flat, src, err);
+}
+
 int value_set(void *base, const struct key *key, const struct doc *node, const struct source *src,
               struct error *err) {
         const struct slot slot = { key, node, src, node->text, err };
@@ -353,6 +399,8 @@ int value_set(void *base, const struct key *key, const struct doc *node, const s
         int r;
 
         assert(key->type < KEY_RULES);
+        if (node->kind != DOC_SCALAR && (key->type == KEY_JOINED || key->type == KEY_TAGGED))
+                return set_flat(base, key, node, src, err);
         if (node->kind != DOC_SCALAR)
                 return source_error(src, node, err, -EINVAL, "must be a single value, not a %s",
                                     node->kind == DOC_LIST ? "list" : "mapping");

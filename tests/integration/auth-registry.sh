@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The registry of tokens in a real PostgreSQL: two replicas, restarts, outages, keys, migrations, a stolen copy.
+# shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/integration/pg.sh
 . "$(dirname "$0")/pg.sh"
 
 drive=$HELPERS/registry-drive

@@ -47,10 +47,10 @@ check_says_what_is_wrong() {
         eq "cofferdam: bad.yaml:2: network.mdoe: unknown key, did you mean 'network.mode'?" "$(cat err)"
         status 1 "$C" spec check --json bad.yaml >out 2>err
         has "$(cat out)" '"failure_code": "SPEC_INVALID"'
-        printf 'secrets: [{name: T, from: {env: T}}]\n' >later.yaml
+        printf 'kubernetes: {namespace: x}\n' >later.yaml
         status 1 "$C" spec check --json later.yaml >out
         has "$(cat out)" '"failure_code": "CAPABILITY_UNSUPPORTED"'
-        has "$(cat out)" 'secrets'
+        has "$(cat out)" 'kubernetes'
         printf 'network: {mode: open}\n' >good.yaml
         status 0 "$C" spec check good.yaml >out 2>&1
         eq '' "$(cat out)" output

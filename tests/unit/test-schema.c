@@ -94,8 +94,11 @@ static void keys_are_well_formed(void **state) {
 
 /* a mistake here would let a file of somebody else decide what only the operator may */
 static void keys_of_the_operator_stay_his(void **state) {
-        static const char *const his[] = { "allow_sensitive", "workspace.bypass", "security.seccomp",
-                                           "security.nested_userns", "security.no_new_privs" };
+        static const char *const his[] = { "allow_sensitive",        "secrets",
+                                           "workspace.bypass",       "security.seccomp",
+                                           "security.nested_userns", "security.no_new_privs",
+                                           "auth_proxy.url",         "auth_proxy.admin_url",
+                                           "auth_proxy.options" };
         size_t n = 0;
 
         (void) state;

@@ -495,7 +495,6 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 { "driver: podman", "driver 'podman'" },
                 { "driver: kubernetes", "driver 'kubernetes'" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
-                { "secrets: [{name: T, from: {env: T}}]", "secrets" },
                 { "kubernetes: {namespace: x}", "kubernetes" },
         };
 
@@ -512,6 +511,65 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 if (spec_validate(spec, &view, &err) != -ENOTSUP)
                         fail_msg("'%s' is not refused", cases[i].text);
                 assert_contains(err.msg, want);
+        }
+}
+
+static void spec_reads_secrets_in_each_form(void **state) {
+        static const struct {
+                const char *text, *from, *inject, *hosts;
+        } good[] = {
+                { "secrets: [{name: T, from: {env: T}, hosts: [a.example, \"*.b.example\"]}]", "env:T",
+                  "bearer", "a.example,*.b.example" },
+                { "secrets: [{name: T, from: \"file:/k\", hosts: a.example, inject: {basic: {username: u}}}]",
+                  "file:/k", "basic:u", "a.example" },
+                { "secrets: [{name: T, from: {file: /k}, hosts: [a.example], inject: {header: X-A}}]",
+                  "file:/k", "header:X-A", "a.example" },
+                { "secrets: [\"T=env:T,inject=x_api_key,host=a.example,host=b.example\"]", "env:T",
+                  "x_api_key", "a.example,b.example" },
+        };
+        static const struct {
+                const char *text, *want;
+        } bad[] = {
+                { "secrets: {name: T}", "secrets: must be a list" },
+                { "secrets: [{from: {env: T}, hosts: [a.example]}]", "a secret needs 'name'" },
+                { "secrets: [{name: T, hosts: [a.example]}]", "a secret needs 'from'" },
+                { "secrets: [{name: T, from: {env: T}}]", "a secret needs 'hosts'" },
+                { "secrets: [{name: T, from: {env: T}, hosts: []}]", "must be host names" },
+                { "secrets: [{name: T, from: {env: T}, hosts: [[a.example]]}]", "must be a list of texts" },
+                { "secrets: [{name: T, from: {env: T}, hosts: [\"a.example,b.example\"]}]",
+                  "must be a list of texts" },
+                { "secrets: [{name: T, from: {env: T, file: /k}, hosts: [a.example]}]",
+                  "or a mapping of one key" },
+                { "secrets: [{name: T, from: [env], hosts: [a.example]}]", "or a mapping of one key" },
+                { "secrets: [{name: T, from: {url: x}, hosts: [a.example]}]", "must be env:VARIABLE" },
+                { "secrets: [{name: T, from: {env: T}, hosts: [a.example], inject: {basic: {user: u}}}]",
+                  "or a mapping of one key" },
+                { "secrets: [{name: T, from: {env: T}, hosts: [a.example], value: x}]",
+                  "unknown key of a secret" },
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+                AUTO_SPEC struct spec *spec = new_spec();
+                struct error err = { 0 };
+
+                if (merge(spec, "u.yaml", good[i].text, &err) < 0)
+                        fail_msg("%s", err.msg);
+                assert_int_equal(spec_validate(spec, &view, &err), 0);
+                assert_int_equal(spec->n_secrets, 1);
+                assert_string_equal(spec->secrets[0].name, "T");
+                assert_string_equal(spec->secrets[0].from, good[i].from);
+                assert_string_equal(spec->secrets[0].inject, good[i].inject);
+                assert_string_equal(spec->secrets[0].hosts, good[i].hosts);
+                assert_string_equal(spec->secrets[0].as, "proxied");
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+                AUTO_SPEC struct spec *spec = new_spec();
+                struct error err = { 0 };
+
+                if (merge(spec, "u.yaml", bad[i].text, &err) != -EINVAL)
+                        fail_msg("'%s' is not refused", bad[i].text);
+                assert_contains(err.msg, bad[i].want);
         }
 }
 
@@ -633,6 +691,7 @@ int main(void) {
                 cmocka_unit_test(spec_merge_accepts_nothing_said),
                 cmocka_unit_test(spec_merge_respects_tiers),
                 cmocka_unit_test(spec_validate_refuses_what_it_cannot_do),
+                cmocka_unit_test(spec_reads_secrets_in_each_form),
                 cmocka_unit_test(spec_validate_checks_across_keys),
                 cmocka_unit_test(spec_paths_need_what_they_name),
                 cmocka_unit_test(spec_copy_is_deep_and_dumps_alike),

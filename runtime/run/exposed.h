@@ -1,0 +1,42 @@
+/*
+ * exposed.h - the credentials of a run, and whether something else would bring one inside
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "runtime/base/ctx.h"
+#include "runtime/base/error.h"
+#include "runtime/spec/spec.h"
+
+/** struct credentials - owned; cleared when they are freed */
+struct credentials {
+        char *model; /* NULL: not asked for */
+        bool model_oauth;
+        char **values; /* one for each of the specification's secrets */
+        size_t n;
+};
+
+/** credentials_wanted() - whether the specification has any */
+bool credentials_wanted(const struct spec *spec);
+
+/**
+ * credentials_read() - from the caller's environment and files
+ * @err: names the variable or file, never what it holds
+ * Return: 0, -EINVAL (none there, or one that no header can carry), -errno of the file, -ENOMEM.
+ */
+int credentials_read(const struct ctx *ctx, const struct spec *spec, struct credentials *ret,
+                     struct error *err) __attribute__((warn_unused_result));
+void credentials_deinit(struct credentials *credentials);
+
+/**
+ * exposed_check() - whether variables or seeds of the specification hold what stays outside
+ * Refused are: variables by which programs take a credential of the same kind, variables and files whose
+ * content holds one of the credentials, and those whose place a token takes. Return: 0, -EPERM (names the
+ * variable or file), -EINVAL (variables of git that a basic secret sets).
+ */
+int exposed_check(const struct ctx *ctx, const struct spec *spec, const struct credentials *credentials,
+                  struct error *err) __attribute__((warn_unused_result));
+
+/** exposed_name() - whether a variable is one by which a model's credential is taken */
+bool exposed_name(const char *name);

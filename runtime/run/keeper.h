@@ -1,0 +1,41 @@
+/*
+ * keeper.h - the process that holds the credentials of a run
+ *
+ * It outlives every other process of the run by as long as it takes to revoke the run's tokens: it sees the
+ * end of file of its socket, whoever died.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "runtime/base/ctx.h"
+#include "runtime/spec/spec.h"
+
+/* what is sent to it, each one byte */
+enum keeper_word {
+        KEEPER_LISTEN = 'L', /* with a socket that listens on DRIVER_RELAY_PORT inside */
+        KEEPER_END = 'E',    /* revoke, and say when it is done */
+};
+
+enum { KEEPER_END_MS = 5000 };
+
+/** struct keeper_args - borrowed */
+struct keeper_args {
+        const struct ctx *ctx;
+        const struct spec *spec;
+        const char *run_id;
+        int run_dir_fd;
+        bool own_loopback; /* the sandbox has a loopback of its own, whose socket is sent; else the host's is
+                              used */
+        int sock;          /* SOCK_SEQPACKET */
+        int answer_fd;     /* a memory file: what it says of the start, as JSON */
+};
+
+/**
+ * keeper_main() - the body of a forked process
+ * Writes {"env": [..], "tokens": [{"name", "id"}], "names": [..]}, or {"failure_code", "text"}, to @answer_fd
+ * and sends one byte; answers KEEPER_END with one byte for each token: '1' revoked, '0' not. Return: exit
+ * status for _exit().
+ */
+int keeper_main(const struct keeper_args *args);

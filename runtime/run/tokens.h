@@ -1,0 +1,56 @@
+/*
+ * tokens.h - a run's side of its keeper (keeper.h): tokens in place of credentials
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "runtime/base/ctx.h"
+#include "runtime/base/error.h"
+#include "runtime/spec/spec.h"
+
+/** struct tokens - what the keeper said; the end of the last copy of @sock is the end of the tokens */
+struct tokens {
+        int sock;         /* -1: none */
+        json_t *said;     /* of keeper_main(), owned */
+        const char **env; /* "NAME=value", NULL-terminated; owned vector of borrowed strings */
+};
+#define TOKENS_INIT \
+        { .sock = -1 }
+
+/** struct tokens_order - what tokens_start() needs; borrowed */
+struct tokens_order {
+        const struct ctx *ctx;
+        const struct spec *spec;
+        const char *run_id;
+        int run_dir_fd;
+        bool own_loopback; /* of the sandbox */
+};
+
+/**
+ * tokens_start() - fork the keeper and wait until it has the tokens, 30 seconds at most
+ * @ret: after TOKENS_INIT; tokens_deinit() is due in any case
+ * @ret_failure: a failure code, when it fails
+ * Return: 0, -EINVAL, -EPERM (a credential would come inside), -EIO and others, each with a message.
+ */
+int tokens_start(const struct tokens_order *order, struct tokens *ret, const char **ret_failure,
+                 struct error *err) __attribute__((warn_unused_result));
+void tokens_deinit(struct tokens *tokens);
+#define AUTO_TOKENS __attribute__((cleanup(tokens_deinit)))
+
+/** tokens_forbid() - the first of @env ("NAME=value", NULL-terminated) that may not come beside them; NULL:
+ * none */
+const char *tokens_forbid(const struct tokens *tokens, char *const *env);
+
+/** tokens_each() - call @fn for each token. @id: the first characters of its ID, which is no secret */
+void tokens_each(const struct tokens *tokens,
+                 void (*fn)(void *arg, size_t i, const char *name, const char *id), void *arg);
+
+enum { TOKENS_RESULTS_MAX = 128 };
+
+/**
+ * tokens_end() - have them revoked; waits as long as the keeper may take, 5 seconds and a little
+ * @done: out, for each token '1': it is revoked; '0': it is not, or nobody knows
+ */
+void tokens_end(struct tokens *tokens, char done[TOKENS_RESULTS_MAX]);

@@ -1,0 +1,284 @@
+#!/usr/bin/env bash
+# Tokens in place of credentials: issued before the start, revoked whatever happens, and the credential nowhere.
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+for program in python3 openssl curl git; do
+        command -v "$program" >/dev/null || {
+                echo "1..0 # SKIP no $program on this machine"
+                exit 0
+        }
+done
+
+[ -x "$T/libexec/cofferdam-auth-proxy" ] || {
+        echo '1..0 # SKIP the auth proxy is not built'
+        exit 0
+}
+
+# --- servers, ended by the pids that are kept here ---
+servers=()
+end_servers() {
+        local pid
+        for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; done
+}
+trap 'end_servers; clean' EXIT
+trap 'echo "Bail out! killed"; end_servers; clean; exit 143' INT TERM HUP
+
+mkdir -p "$T/up/www/auth"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj /CN=api.example.org \
+        -addext 'subjectAltName=DNS:api.example.org,DNS:git.example.org,DNS:model.example.org' \
+        -keyout "$T/up/key.pem" -out "$T/up/cert.pem" 2>/dev/null
+echo 'hello from upstream' >"$T/up/www/hello"
+python3 "$TOP/tests/integration/auth-run.py" "$T/up" 0 >"$T/up/log" 2>&1 &
+servers+=($!)
+wait_for 10 test -s "$T/up/port" || { cat "$T/up/log"; echo 'Bail out! no upstream'; exit 1; }
+up=127.0.0.1:$(cat "$T/up/port")
+options="--ca-file $T/up/cert.pem --upstream https://model.example.org --allow-address 127.0.0.0/8"
+for host in api git model; do options+=" --route $host.example.org=$up"; done
+
+# What must be nowhere: made anew for each run of this script.
+random() { head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n'; }
+prefix=sbxcase-secret-
+secret=$prefix$(random)
+model=sk-ant-$(random)
+
+# run [OPTION...] -- CMD...: with the run's own relay, which reaches the servers of this script
+run() { GH=$secret ANTHROPIC_API_KEY=$model timeout -k 5 60 "$C" run --spec "$T/proxy.yaml" "$@"; }
+printf 'auth_proxy: {options: "%s"}\n' "$options" >"$T/proxy.yaml"
+bearer=GH=env:GH,host=api.example.org
+
+# nowhere FILE-OR-DIR...: neither credential, also not in base64
+nowhere() {
+        local word
+        for word in "$secret" "$model"; do
+                ! grep -r -q -a -F -e "$word" -e "$(printf %s "$word" | base64 -w0 | cut -c1-40)" "$@" ||
+                        fail "in $(grep -r -l -a -F -e "$word" "$@")"
+        done
+}
+
+# The environment of a process that was started with the credential is its caller's business, and what it forks has
+# the same. No command line may hold one, and no environment of the relay, which is executed.
+watch_proc() {
+        local dir comm
+        while [ -e "$T/watching" ]; do
+                for dir in /proc/[0-9]*; do
+                        comm=
+                        { read -r comm <"$dir/comm"; } 2>/dev/null
+                        { tr '\0' '\n' <"$dir/cmdline"; } 2>/dev/null | grep -q -F -e "$secret" -e "$model" && echo "$dir/cmdline: $comm" >>"$T/found"
+                        [[ $comm == cofferdam-auth* ]] || continue
+                        { tr '\0' '\n' <"$dir/environ"; } 2>/dev/null | grep -q -F -e "$secret" -e "$model" && echo "$dir/environ: $comm" >>"$T/found"
+                        : >"$T/looked"
+                done
+                sleep 0.1
+        done
+}
+
+case_40() {
+        local said
+        [ -d "$SHARED/cases/open" ] || skip 'case says: the shared case scripts are not beside the checkout'
+        said=$(CASE_SECRET_PREFIX=$prefix run --secret "$bearer" -e CASE_SECRET_PREFIX --model-auth proxied \
+                --mount "type=bind,source=$SHARED/cases/open,target=/cases,readonly" -- \
+                sh -c '[ "${GH#ifap_}" != "$GH" ] || exit 3; sh /cases/40-secrets-not-in-proc.sh') || fail "exit $?: $said"
+        eq ok "$said"
+}
+
+relays() {
+        local said
+        : >"$T/up/seen"
+        said=$(run --secret "$bearer" --model-auth proxied --events "$W/events" -- sh -c '
+                echo "$GH" >tokens; echo "$ANTHROPIC_AUTH_TOKEN" >>tokens
+                curl -sS -m 20 -H "Authorization: Bearer $GH" "$GH_URL/api.example.org/hello"
+                curl -sS -m 20 -H "x-api-key: $ANTHROPIC_AUTH_TOKEN" -d "{}" "$ANTHROPIC_BASE_URL/v1/messages"
+                curl -s -o /dev/null -w "%{http_code}\n" -m 20 -H "Authorization: Bearer $GH" "$GH_URL/git.example.org/hello"
+                curl -s -o /dev/null -w "%{http_code}\n" -m 20 "$ANTHROPIC_BASE_URL/admin/v1/tokens"; env >env')
+        has "$said" 'hello from upstream'
+        has "$said" 'data: 1'
+        has "$said" 403 'a host that is not listed'
+        has "$(cat "$T/up/seen")" "authorization: Bearer $secret" 'what the server got'
+        has "$(cat "$T/up/seen")" "x-api-key: $model" 'what the model got'
+        eq 2 "$(wc -l <"$W/tokens")"
+        eq 2 "$(grep -c '"secret_token_issued"' "$W/events")" 'events'
+        eq 2 "$(grep -c '"secret_token_revoked".*"revoked":true' "$W/events")" 'events'
+        ! grep -q -F -f "$W/tokens" "$T/up/seen" || fail 'a token has left'
+        rm "$W/env"
+        mv "$W/tokens" "$T/tokens"
+        nowhere "$W" "$T/state" "$T/run" "$T/home"
+        ! grep -r -q -F -f "$T/tokens" "$W" "$T/state" "$T/run" || fail 'a token is written down'
+}
+
+by_every_network() {
+        local mode said
+        for mode in none open 'allowlist --allow other.example.org'; do
+                # shellcheck disable=SC2086 # words
+                said=$(run --network $mode --secret "$bearer" -- sh -c 'curl -sS -m 20 -H "Authorization: Bearer $GH" "$GH_URL/api.example.org/hello"') ||
+                        fail "network $mode: exit $?"
+                eq 'hello from upstream' "$said" "network $mode"
+        done
+}
+
+# git finds its way by the environment alone
+git_clone() {
+        rm -rf "$T/src" "$T/up/www/auth/repo.git"
+        git init -q -b main "$T/src" && (cd "$T/src" && echo content >file && git add file && git commit -q -m one)
+        git clone -q --bare "$T/src" "$T/up/www/auth/repo.git" && git -C "$T/up/www/auth/repo.git" update-server-info
+        : >"$T/up/seen"
+        run --secret 'GH=env:GH,inject=basic:robot,host=git.example.org' -- \
+                git clone -q https://git.example.org/auth/repo.git got || fail "exit $?"
+        eq content "$(cat got/file)"
+        has "$(cat "$T/up/seen")" "authorization: Basic $(printf 'robot:%s' "$secret" | base64 -w0)"
+        nowhere "$W" "$T/state"
+}
+
+# exposed CODE TEXT OPTION...: refused with the variable's name and without its value
+exposed() {
+        local code=$1 text=$2 rc=0
+        shift 2
+        run "$@" --events "$W/events" -- true >out 2>&1 || rc=$?
+        eq 125 "$rc" "$*: exit status"
+        has "$(cat out)" "$text" "$*"
+        has "$(tail -n 1 events)" "\"failure_code\":\"$code\"" "$*"
+        nowhere out events
+        rm events
+}
+
+refusals() {
+        export ANTHROPIC_AUTH_TOKEN=other
+        exposed CREDENTIAL_EXPOSED "'ANTHROPIC_API_KEY'" --model-auth proxied -e ANTHROPIC_API_KEY
+        exposed CREDENTIAL_EXPOSED "'ANTHROPIC_AUTH_TOKEN'" --model-auth proxied -e ANTHROPIC_AUTH_TOKEN
+        exposed CREDENTIAL_EXPOSED "'ANTHROPIC_BASE_URL'" --model-auth proxied -e ANTHROPIC_BASE_URL=http://x
+        exposed CREDENTIAL_EXPOSED "'ANY'" --model-auth proxied -e ANY=sk-ant-something
+        exposed CREDENTIAL_EXPOSED "'ANY'" --secret "$bearer" -e "ANY=Bearer $secret"
+        exposed CREDENTIAL_EXPOSED "'GH'" --secret "$bearer" -e GH
+        exposed CREDENTIAL_EXPOSED "'GH_URL'" --secret "$bearer" -e GH_URL=http://x
+        exposed SPEC_INVALID "'GIT_CONFIG_COUNT'" --secret GH=env:GH,inject=basic:x,host=git.example.org -e GIT_CONFIG_COUNT=0
+        echo "key: $secret" >"$HOME/seed"
+        exposed CREDENTIAL_EXPOSED "$HOME/seed" --secret "$bearer" --seed "$HOME/seed"
+        rm "$HOME/seed"
+        exposed SPEC_INVALID "the variable 'NOT_SET' is not set" --secret T=env:NOT_SET,host=api.example.org
+        printf 'auth_proxy: {options: "--no-such-option"}\n' >"$T/bad.yaml"
+        exposed SANDBOX_SETUP_FAILED 'does not start' --secret "$bearer" --spec "$T/bad.yaml"
+        exposed CREDENTIAL_EXPOSED "driver 'noop'" --secret "$bearer" --driver noop
+}
+
+# --- a service that several runs share ---
+admin_key=$(random)$(random)
+# shellcheck disable=SC2086 # words
+IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$T/libexec/cofferdam-auth-proxy" --listen "unix:$T/relay" --admin-listen "unix:$T/admin" \
+        $options >"$T/service.log" 2>&1 &
+service_pid=$!
+servers+=($!)
+wait_for 10 grep -q ready: "$T/service.log" || { cat "$T/service.log"; echo 'Bail out! no service'; exit 1; }
+shared() { IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key run --auth-proxy "unix:$T/relay" --spec "$T/shared.yaml" "$@"; }
+printf 'auth_proxy: {admin_url: "unix:%s/admin"}\n' "$T" >"$T/shared.yaml"
+
+# says what the relay answers to the token in $W/token
+asks() {
+        curl -s -o /dev/null -w '%{http_code}' -m 10 --unix-socket "$T/relay" -H "Authorization: Bearer $(cat "$W/token")" \
+                http://relay/r/api.example.org/hello
+}
+revoked() { [ "$(asks)" = 401 ]; }
+
+# a command that says its token, shows that it is good, and stays
+stays='echo "$GH" >token.new; mv token.new token; sleep 60'
+begin() {
+        GH=$secret IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$C" run --spec "$T/shared.yaml" --auth-proxy "unix:$T/relay" \
+                --secret "$bearer" "$@" -- sh -c "$stays" >out 2>&1 &
+        run_pid=$!
+        wait_for 20 test -s token || fail "no token: $(cat out)"
+        eq 200 "$(asks)" 'the token while the command runs'
+}
+supervisor_of() {
+        python3 -c 'import glob, json, sys; print(json.load(open(glob.glob(sys.argv[1])[0]))["supervisor"]["pid"])' \
+                "$T/state/cofferdam/runs/*/state.json"
+}
+
+revoked_at_the_end() {
+        shared --secret "$bearer" -- sh -c 'echo "$GH" >token; curl -sS -m 10 -H "Authorization: Bearer $GH" "$GH_URL/api.example.org/hello"' >out || fail "exit $?"
+        eq 'hello from upstream' "$(cat out)"
+        eq 401 "$(asks)" 'the moment the run is over'
+        ! shared --secret "$bearer" -- sh -c 'echo "$GH" >token; exit 3' || fail 'exit 0'
+        eq 401 "$(asks)" 'after a command that failed'
+}
+
+# red when keeper_main() ends without revoke_all()
+revoked_when_killed() {
+        local who pid
+        for who in caller supervisor both; do
+                rm -f token
+                begin
+                pid=$(supervisor_of)
+                [ -n "$pid" ] || fail 'no supervisor in the state'
+                case $who in
+                caller) kill -KILL "$run_pid" ;;
+                supervisor) kill -KILL "$pid" ;;
+                both) kill -KILL "$run_pid" "$pid" ;;
+                esac
+                wait_for 5 revoked || fail "$who killed: the token lives"
+                wait "$run_pid" 2>/dev/null || true
+        done
+}
+
+revoked_when_setup_fails() {
+        local before
+        before=$(grep -c 'token revoked' "$T/service.log" || true)
+        ! GH=$secret IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$HELPERS/deny" mount "$C" run --spec "$T/shared.yaml" \
+                --auth-proxy "unix:$T/relay" --secret "$bearer" -- true >out 2>&1 || fail 'it started'
+        has "$(cat out)" mount
+        eq $((before + 1)) "$(grep -c 'token revoked' "$T/service.log")" 'tokens revoked'
+        ! shared --secret "$bearer" --post-create 'echo "$GH" >token; exit 1' -- true >out 2>&1 || fail 'it started'
+        eq 401 "$(asks)" 'after post_create that failed'
+}
+
+# the run does not wait longer than five seconds
+a_dead_service() {
+        local before
+        begin --events "$W/events"
+        kill -STOP "$service_pid"
+        before=$SECONDS
+        kill -TERM "$run_pid"
+        wait "$run_pid" || true
+        kill -CONT "$service_pid"
+        [ $((SECONDS - before)) -le 8 ] || fail "took $((SECONDS - before)) s"
+        has "$(cat events)" '"revoked":false'
+        printf 'auth_proxy: {admin_url: "http://127.0.0.1:1"}\n' >"$T/nobody.yaml"
+        eq 125 "$(rc=0; shared --spec "$T/nobody.yaml" --secret "$bearer" -- true >out 2>&1 || rc=$?; echo $rc)"
+        has "$(cat out)" 'unreachable'
+        IRONFLOW_AUTH_PROXY_ADMIN_KEY='' run --auth-proxy "unix:$T/relay" --secret "$bearer" -- true >out 2>&1 || true
+        has "$(cat out)" 'set IRONFLOW_AUTH_PROXY_ADMIN_KEY'
+}
+
+in_a_run_that_lives() {
+        local id
+        id=$(IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key GH=$secret "$C" start --auth-proxy "unix:$T/relay" --spec "$T/shared.yaml" \
+                --secret "$bearer")
+        "$C" exec "$id" -- sh -c 'echo "$GH" >token'
+        eq 200 "$(asks)"
+        has "$("$C" exec -e GH=mine "$id" -- true 2>&1 || true)" "'GH'" 'a variable that a token has'
+        "$C" stop "$id" >/dev/null
+        eq 401 "$(asks)" 'after stop'
+        "$C" rm "$id" >/dev/null 2>&1 || true
+}
+
+# everything this script's processes have said and written
+nowhere_at_all() {
+        [ -e "$T/looked" ] || fail 'nobody looked'
+        [ ! -s "$T/found" ] || fail "$(cat "$T/found")"
+        nowhere "$T/state" "$T/run" "$T/home" "$T/service.log" "$T/proxy.yaml" "$T/shared.yaml" "$T/up/log"
+        [ -z "$(find "$T" -name 'core*' -size +0)" ] || fail 'a core file'
+}
+
+: >"$T/watching"
+watch_proc &
+servers+=($!)
+t 'case 40: the secret is not in any process or file inside' case_40
+t 'requests carry the credential, the sandbox a token' relays
+t 'the relay is there in every mode of the network' by_every_network
+t 'git clone by a rewritten URL' git_clone
+t 'a credential beside the token is refused by name' refusals
+t 'a token dies with its run' revoked_at_the_end
+t 'a token dies when the processes of its run are killed' revoked_when_killed
+t 'a token dies when the sandbox does not come up' revoked_when_setup_fails
+t 'a service that does not answer holds nobody up' a_dead_service
+t 'a run that lives on: exec has the token, stop ends it' in_a_run_that_lives
+rm "$T/watching"
+t 'the credential is nowhere' nowhere_at_all
+finish
