@@ -52,11 +52,13 @@ static void warn_idle(const struct driver_plan *plan) {
 static int choose_way(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         const size_t key = key_index(key_find(SECTION_NETWORK, "transparent"));
         struct probe_row row;
+        bool asked;
 
         plan->net_leads = spec->network.transparent;
         if (!plan->net_leads || host_can(plan->ctx, "nftables", &row))
                 return 0;
-        if (spec->isolation == ISOLATION_STRICT && spec->tier_of[key] != TIER_BUILTIN)
+        asked = spec->tier_of[key] != TIER_BUILTIN || spec->mode == MODE_INLINE; /* exactly this or nothing */
+        if (spec->isolation == ISOLATION_STRICT && asked)
                 return error_set(err, -ENOTSUP,
                                  "network.transparent is not possible here for all ports and addresses: "
                                  "nftables: %s: %s; or use --isolation degrade, or leave it out",
