@@ -161,12 +161,31 @@ static void egress_recv_believes_nothing(void **state) {
         (void) close(pair[1]);
 }
 
+/* A process that does not read cannot keep the supervisor waiting; goes red without poll(2). */
+static void egress_send_resolv_conf_never_blocks(void **state) {
+        int pair[2], r = 0;
+
+        (void) state;
+        assert_int_equal(fdpass_pair(pair), 0);
+        assert_int_equal(egress_send_resolv_conf(pair[0], "/nonexistent"), -ENOENT);
+        assert_int_equal(egress_send_resolv_conf(pair[0], "/dev/null"), -EINVAL);
+        (void) alarm(20);
+        for (int i = 0; i < 100000 && r == 0; i++)
+                r = egress_send_resolv_conf(pair[0], "/proc/version");
+        (void) alarm(0);
+        assert_true(r == -EAGAIN || r == -ETOOMANYREFS); /* the kernel bounds descriptors on their way, too */
+        (void) close(pair[1]);
+        assert_true(egress_send_resolv_conf(pair[0], "/proc/version") < 0);
+        (void) close(pair[0]);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(egress_reports_refusals, start, stop),
                 cmocka_unit_test_setup_teardown(egress_takes_another_policy, start, stop),
                 cmocka_unit_test_setup_teardown(egress_ends_with_a_message_it_does_not_know, start, stop),
                 cmocka_unit_test(egress_recv_believes_nothing),
+                cmocka_unit_test(egress_send_resolv_conf_never_blocks),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
