@@ -360,13 +360,14 @@ static int stage_dev(struct setup *s, struct error *err) {
 static const struct {
         const char *path;
         bool hide;
+        bool for_all; /* also where the host's root is nobody inside: keys of the same user are on the host */
 } proc_masks[] = {
         { "proc/acpi", true },          { "proc/asound", true },        { "proc/kcore", true },
-        { "proc/keys", true },          { "proc/kmsg", true },          { "proc/kpagecount", true },
+        { "proc/keys", true, true },    { "proc/kmsg", true },          { "proc/kpagecount", true },
         { "proc/kpageflags", true },    { "proc/kpagecgroup", true },   { "proc/kallsyms", true },
         { "proc/latency_stats", true }, { "proc/sched_debug", true },   { "proc/scsi", true },
         { "proc/slabinfo", true },      { "proc/timer_list", true },    { "proc/timer_stats", true },
-        { "proc/vmallocinfo", true },   { "proc/pagetypeinfo", true },  { "proc/key-users", true },
+        { "proc/vmallocinfo", true },   { "proc/pagetypeinfo", true },  { "proc/key-users", true, true },
         { "proc/mtrr", true },          { "proc/config.gz", false },    { "proc/allocinfo", true },
         { "proc/bus", false },          { "proc/driver", false },       { "proc/dynamic_debug", true },
         { "proc/fs", false },           { "proc/irq", false },          { "proc/pressure", false },
@@ -438,9 +439,12 @@ static int stage_proc(struct setup *s, struct error *err) {
         r = no_more_namespaces(s, err);
         if (r < 0)
                 return r;
-        if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0)
-                return 0; /* the kernel refuses all of it to anyone else */
         for (size_t i = 0; i < ARRAY_SIZE(proc_masks); i++) {
+                /* the kernel refuses the rest to anyone else; a sandbox inside gets no /proc of its own where
+                 * one of ours is covered */
+                if (s->plan->id.inside_uid != 0 && s->plan->id.host_uid != 0 &&
+                    (!proc_masks[i].for_all || s->plan->nested_userns))
+                        continue;
                 r = proc_masks[i].hide ? hide(s, proc_masks[i].path) : make_readonly(s, proc_masks[i].path);
                 if (r < 0)
                         return error_set(err, r, "mask /%s: %s", proc_masks[i].path, strerror(-r));

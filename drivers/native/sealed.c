@@ -104,7 +104,7 @@ int sealed_copy(int *ret_fd) {
         off_t left;
 
         if (exe < 0)
-                return errno == EACCES ? 0 : -errno; /* not ours to read, so not ours to change */
+                return errno == EACCES || errno == ENOENT ? 0 : -errno; /* not ours, or there is no /proc */
         if (fstat(exe, &st) < 0)
                 return -errno;
         if (!is_exposed(exe, &st))

@@ -135,7 +135,7 @@ def mount_target():
     want(text(facts["workspace"] + "/in/file") == "real\n", "the bind in the workspace")
 
 
-# red when: proc/sys is not in proc_masks[] (as root: nobody else owns those files)
+# red when: proc/sys is not in proc_masks[] (as root: nobody else owns those files); proc/keys is not for_all (as a user)
 def proc_writes():
     # opened, never written to: where the defence is out, this is a switch of the machine
     for name in ("sys/kernel/core_pattern", "sys/kernel/modprobe", "sys/kernel/hostname", "sys/vm/drop_caches",
@@ -148,6 +148,7 @@ def proc_writes():
         of = os.fstat(fd)
         os.close(fd)
         want(of.st_rdev == os.makedev(1, 3), f"/proc/{name} can be opened for writing")
+    want(facts["canary"] not in (quietly(text, "/proc/keys") or ""), "/proc/keys shows a key of the host's")
     for name in ("kcore", "kmsg", "keys", "timer_list"):
         want(not quietly(lambda n: open(n, "rb").read(64), "/proc/" + name), f"/proc/{name} can be read")
 

@@ -45,7 +45,7 @@ arena() {
 # listeners: a service of the host in every place where one is known to have been reached
 listeners() {
         python3 - "$O/touched" "$T/port" "cofferdam-$canary" "$@" <<'PY' &
-import os, select, socket, sys
+import ctypes, os, platform, select, socket, sys
 touched, port, abstract, *paths = sys.argv[1:]
 ears = [socket.socket(socket.AF_UNIX) for _ in [abstract] + paths]
 for ear, name in zip(ears, ["\0" + abstract] + paths):
@@ -59,6 +59,11 @@ for ear in ears:
 with open(port + ".new", "w") as f:
     f.write(str(ears[-1].getsockname()[1]))
 os.rename(port + ".new", port)
+# and a key, for two minutes, in the keyring of the user
+nr = (248, 250) if platform.machine() == "x86_64" else (217, 219)
+libc = ctypes.CDLL(None)
+key = libc.syscall(nr[0], b"user", abstract.encode(), b"x", ctypes.c_long(1), ctypes.c_long(-4))
+libc.syscall(nr[1], 15, key, 120)
 while True:
     for ear in select.select(ears, [], [])[0]:
         ear.accept()[0].close()
