@@ -174,6 +174,11 @@ bool conn_update(struct conn *conn) {
                 events &= ~(uint32_t) EPOLLRDHUP; /* all of the answer is here: it may have closed its side */
         if (conn->again || (wants_read(conn) && stream_pending(&conn->stream)))
                 events |= EPOLLOUT; /* there is something to do that the descriptor does not tell of */
+        /* what is not wanted any more is left until it comes: mostly the next thing that is wanted comes
+         * first */
+        if (!conn->unwanted && (conn->watch.events & ~(uint32_t) EPOLLIN) == events)
+                return true;
+        conn->unwanted = false;
         loop_set(conn->server->loop, &conn->watch, events);
         return true;
 }
@@ -199,16 +204,21 @@ static void next_request(struct conn *conn) {
         conn->body_bytes = 0;
         conn->expects = false;
         conn->state = CONN_HEAD;
-        if (left == 0) {
-                free(conn->in);
-                conn->in = NULL;
-        }
         loop_cancel(&conn->timer);
         conn_moved(conn);
 }
 
-/* The answer was sent. */
+bool conn_body_here(const struct conn *conn) {
+        return http_body_done(&conn->body) ||
+               (conn->body.framing == HTTP_LENGTH && conn->body.left <= conn->in_len - conn->in_at);
+}
+
+/* The answer was sent. What of the request nobody wanted to know is passed over, when it is here. */
 static void answered(struct conn *conn) {
+        if (conn->keep && !http_body_done(&conn->body) && conn_body_here(conn)) {
+                conn->in_at += conn->body.left;
+                conn->body.left = 0;
+        }
         if (conn->keep && http_body_done(&conn->body) && !conn->server->draining)
                 next_request(conn);
         else
@@ -228,7 +238,7 @@ void conn_answer(struct conn *conn, const struct answer *answer) {
         const bool head_only = conn->head_len > 0 && conn->request.method.len == 4 &&
                                memcmp(conn->request.method.s, "HEAD", 4) == 0;
 
-        if (!http_body_done(&conn->body) || conn->server->draining)
+        if (!conn_body_here(conn) || conn->server->draining)
                 conn->keep = false;
         if (answer_write(&conn->out, answer, head_only, conn->keep) < 0)
                 conn->keep = false;
@@ -321,15 +331,16 @@ static void read_head(struct conn *conn) {
  * before waits for an event, so that a thousand of them are no thousand calls deep.
  */
 static void go_on(struct conn *conn) {
-        if (!conn_update(conn))
+        if (!send_out(conn))
                 return;
         if (conn->state == CONN_ANSWER && conn->out.len == 0) {
                 answered(conn);
                 conn->again = conn->state == CONN_HEAD && conn->in_len > 0;
                 (void) conn_update(conn);
-        } else if (conn->state == CONN_HEAD && conn->out.len == 0) {
-                read_head(conn);
+                return;
         }
+        if (conn_update(conn) && conn->state == CONN_HEAD && conn->out.len == 0)
+                read_head(conn);
 }
 
 /* --- receiving --------------------------------------------------------------------------------------------
@@ -413,17 +424,20 @@ static void on_event(struct loop_watch *watch, uint32_t events) {
         }
         if (conn->again || conn->state == CONN_ANSWER) {
                 conn->again = false;
+                conn->unwanted = true;
                 go_on(conn);
                 return;
         }
         if (conn->out.len > 0 && (events & (EPOLLOUT | EPOLLIN)) && !conn_update(conn))
                 return;
-        if (wants_read(conn))
+        if (wants_read(conn)) {
                 on_readable(conn);
-        else if (events & (EPOLLRDHUP | EPOLLHUP))
+        } else if (events & (EPOLLRDHUP | EPOLLHUP)) {
                 (void) conn_free(conn);
-        else
+        } else {
+                conn->unwanted = true;
                 (void) conn_update(conn);
+        }
 }
 
 ssize_t conn_body(struct conn *conn, char *data, size_t len, uint64_t max) {

@@ -48,6 +48,7 @@ struct conn {
         struct buf out;
         size_t out_at; /* sent */
         bool keep;     /* another request may follow */
+        bool unwanted; /* bytes came that are not read yet */
         bool again;    /* another request is in @in */
 
         struct relay *relay;      /* CONN_RELAY, owned */
@@ -66,6 +67,9 @@ struct conn *conn_free(struct conn *conn);
  */
 ssize_t conn_body(struct conn *conn, char *data, size_t len, uint64_t max)
         __attribute__((warn_unused_result));
+
+/** conn_body_here() - all of the request's body was taken or is received */
+bool conn_body_here(const struct conn *conn);
 
 /** conn_continue() - the body is wanted: say so to a client that waits to be told. Return: 0, -ENOMEM. */
 int conn_continue(struct conn *conn) __attribute__((warn_unused_result));

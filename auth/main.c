@@ -6,6 +6,7 @@
  */
 #include <curl/curl.h>
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -175,6 +176,9 @@ static int start(struct app *app, struct error *err) {
         int r;
 
         protect();
+        /* requests come and go with buffers of some KiB, at each of which glibc would tidy up its small
+         * chunks */
+        (void) mallopt(M_MXFAST, 0);
         if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
                 return error_set(err, -ENOMEM, "libcurl does not start");
         r = loop_new(&app->loop);

@@ -155,17 +155,24 @@ static void wake(struct registry *registry) {
         (void) !write(registry->wake_fd, &one, sizeof(one));
 }
 
-/* the clock runs only while something may become due; with the lock */
-static void tick(struct registry *registry) {
+/*
+ * The clock runs only while something may become due. It is not stopped with each request that ends, but when
+ * it ticks for nothing (@may_stop). With the lock.
+ */
+static void tick_or_stop(struct registry *registry, bool may_stop) {
         const bool wanted = registry->pending || registry->watches;
         struct itimerspec every = { 0 };
 
-        if (wanted == registry->ticking)
+        if (wanted == registry->ticking || (!wanted && !may_stop))
                 return;
         registry->ticking = wanted;
         if (wanted)
                 every.it_value.tv_nsec = every.it_interval.tv_nsec = TICK_MS * 1000000L;
         (void) timerfd_settime(registry->timer_fd, 0, &every, NULL);
+}
+
+static void tick(struct registry *registry) {
+        tick_or_stop(registry, false);
 }
 
 static void answer(struct registry *registry, struct registry_call *call) {
@@ -531,7 +538,8 @@ void registry_dispatch(struct registry *registry) {
 
         (void) pthread_mutex_lock(&registry->lock);
         (void) !read(registry->wake_fd, &n, sizeof(n));
-        (void) !read(registry->timer_fd, &n, sizeof(n));
+        if (read(registry->timer_fd, &n, sizeof(n)) > 0)
+                tick_or_stop(registry, true);
         overdue(registry);
         tell_answers(registry);
         while ((w = untold(registry))) {

@@ -244,8 +244,8 @@ static int on_head(void *arg, const struct upstream_head *head) {
                 r = buf_fmt(out, "Content-Length: %llu\r\n", (unsigned long long) head->length);
         if (r == 0 && relay->framing == FRAME_CHUNKED)
                 r = buf_str(out, "Transfer-Encoding: chunked\r\n");
-        /* what of the request is not read by now may never be: see finish() */
-        if (!http_body_done(&conn->body) || conn->server->draining)
+        /* what of the request is not here by now may never come */
+        if (!conn_body_here(conn) || conn->server->draining)
                 conn->keep = false;
         if (r == 0 && !conn->keep)
                 r = buf_str(out, "Connection: close\r\n");
@@ -253,8 +253,8 @@ static int on_head(void *arg, const struct upstream_head *head) {
                 r = buf_str(out, "\r\n");
         if (r == 0) {
                 relay->head_sent = true;
-                relay->complete = relay->framing == FRAME_NONE ||
-                                  (relay->framing == FRAME_LENGTH && relay->left == 0);
+                relay->complete =
+                        relay->framing == FRAME_NONE || (relay->framing == FRAME_LENGTH && relay->left == 0);
                 say(relay, RELAY_OK, NULL);
         } else {
                 out->len = before;
@@ -365,6 +365,21 @@ static int build_target(const struct relay *relay, struct buf *out) {
         return r == 0 && t->query.len > 0 ? buf_add(out, t->query.s, t->query.len) : r;
 }
 
+/* A body that has come with its head is sent with its head. */
+static int take_body(struct relay *relay, struct buf *out) {
+        struct conn *conn = relay->conn;
+        char data[4096];
+        ssize_t n;
+
+        if (conn->request.head.framing != HTTP_LENGTH || !conn_body_here(conn))
+                return 0;
+        while ((n = conn_body(conn, data, sizeof(data), SERVER_BODY_BYTES_MAX)) > 0) {
+                if (buf_add(out, data, (size_t) n) < 0)
+                        return -ENOMEM;
+        }
+        return (int) n;
+}
+
 static int send_request(struct relay *relay) {
         const struct server_conf *conf = &relay->conn->server->conf;
         const struct http_request *q = &relay->conn->request;
@@ -374,7 +389,7 @@ static int send_request(struct relay *relay) {
                                         .body_bytes = q->head.framing == HTTP_LENGTH
                                                               ? (int64_t) q->head.length
                                                               : -1 };
-        AUTO_BUF struct buf target = { 0 }, headers = { 0 };
+        AUTO_BUF struct buf target = { 0 }, headers = { 0 }, body = { 0 };
         char method[16] = "";
         struct host host;
         int r;
@@ -393,6 +408,9 @@ static int send_request(struct relay *relay) {
         }
         if (r == 0)
                 r = conn_continue(relay->conn);
+        if (r == 0)
+                r = take_body(relay, &body);
+        out.body = body.data;
         if (r == 0)
                 r = upstream_start(relay->conn->server->upstream, &out, &ops, relay, &relay->transfer);
         token_clear(headers.data, headers.len);

@@ -398,6 +398,8 @@ static int set_headers(struct transfer *t, const struct upstream_request *q) {
 
         if (r == 0 && !has_header(q->headers, "Accept"))
                 r = add_item(&t->headers, "Accept:");
+        if (r == 0 && !has_header(q->headers, "Content-Type"))
+                r = add_item(&t->headers, "Content-Type:");
         for (size_t at = 0; r == 0 && at < q->headers->len; at += strlen(q->headers->data + at) + 1) {
                 const char *line = q->headers->data + at;
                 const size_t n = strlen(line);
@@ -488,6 +490,21 @@ static CURLcode set_calls(CURL *e, struct transfer *t) {
         return r == CURLE_OK ? curl_easy_setopt(e, CURLOPT_READDATA, t) : r;
 }
 
+static CURLcode set_pulled_body(CURL *e, const struct upstream_request *q) {
+        CURLcode r = curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
+
+        if (r == CURLE_OK && q->body_bytes >= 0)
+                r = curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t) q->body_bytes);
+        return r;
+}
+
+/* It is sent together with the head, and again where a connection that was kept turns out to have ended. */
+static CURLcode set_whole_body(CURL *e, const struct upstream_request *q) {
+        CURLcode r = curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) q->body_bytes);
+
+        return r == CURLE_OK ? curl_easy_setopt(e, CURLOPT_COPYPOSTFIELDS, q->body) : r;
+}
+
 static CURLcode set_request(CURL *e, const struct transfer *t, const struct upstream_request *q,
                             const char *url) {
         CURLcode r = curl_easy_setopt(e, CURLOPT_URL, url);
@@ -501,9 +518,7 @@ static CURLcode set_request(CURL *e, const struct transfer *t, const struct upst
         if (r == CURLE_OK && strcmp(q->method, "HEAD") == 0)
                 return curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
         if (r == CURLE_OK && q->has_body)
-                r = curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
-        if (r == CURLE_OK && q->has_body && q->body_bytes >= 0)
-                r = curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t) q->body_bytes);
+                r = q->body ? set_whole_body(e, q) : set_pulled_body(e, q);
         return r == CURLE_OK ? curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, q->method) : r;
 }
 

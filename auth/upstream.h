@@ -48,6 +48,7 @@ struct upstream_request {
         const char *target;        /* path and query, sent as they are */
         const struct buf *headers; /* "name: value" and a NUL for each */
         bool has_body;
+        const char *body;   /* all of it, copied; NULL: it is pulled */
         int64_t body_bytes; /* -1: not known */
 };
 

@@ -300,7 +300,7 @@ def table(name):
             if body:
                 data += "Content-Length: 2\r\n"
             answer = proxy.raw(data.encode() + b"\r\n" + (body or b""), row[1])
-            check_row(row, answer, len(seen_since(mark)) > 0)
+            check_row(row, answer, any("method" in s for s in seen_since(mark)))
             # and by a client
             mark = seen_mark()
             place, port = proxy.relay.rsplit(":", 1)
@@ -315,7 +315,7 @@ def table(name):
             got = client.getresponse()
             answer = Answer(got.status, [(n.lower(), v) for n, v in got.getheaders()], got.read())
             client.close()
-            check_row(row, answer, len(seen_since(mark)) > 0)
+            check_row(row, answer, any("method" in s for s in seen_since(mark)))
         if name == "secret":
             text = proxy.call("GET", "/metrics", admin=True).body.decode()
             for secret, result in (("GITHUB_TOKEN", "relayed"), ("GIT", "relayed"), ("GITHUB_TOKEN", "forbidden_host"),
@@ -630,7 +630,7 @@ def bodies():
         mark = seen_mark()
         eq(413, proxy.raw(b"POST /v1/up HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n"
                           % (token.encode(), LIMIT + 1)).status)
-        eq([], seen_since(mark))
+        eq([], [s for s in seen_since(mark) if "method" in s])
         for text in (b"", b"{}", b"y" * 100000):
             said = json.loads(proxy.call("POST", "/v1/up", text, bearer(token)).body)
             eq([len(text), hashlib.sha256(text).hexdigest()], said["body"])
@@ -658,6 +658,17 @@ def bodies():
             sock.sendall(b"POST /v1/early HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Length: 1000000\r\n\r\nabc" % token.encode())
             with sock.makefile("rb") as f:
                 eq(200, read_answer(f).status, "early answer")
+        # one that was refused before its body was read, which is here: the next request is where the body ends
+        with proxy.connect() as sock, sock.makefile("rb") as f:
+            one = b"POST /v1/up HTTP/1.1\r\nHost: a\r\nContent-Length: 39\r\n\r\nGET /v1/smuggled HTTP/1.1\r\nHost: a\r\n\r\nx"
+            sock.sendall(one + b"GET /v1/get HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
+            eq(401, read_answer(f).status)
+            eq("/v1/get", json.loads(read_answer(f).body)["target"])
+            sock.settimeout(0.1)
+            try:
+                fail("a third answer: %r" % sock.recv(100))
+            except TimeoutError:
+                pass
         # GET with a body, and what follows it in the connection
         with proxy.connect() as sock:
             one = b"GET /v1/get HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Length: 3\r\n\r\nabc" % token.encode()

@@ -240,6 +240,8 @@ static void registry_watch_ends_with_its_token(void **state) {
         for (size_t i = 0; i < 5; i++)
                 watches[i] = registry_unwatch(registry, watches[i]);
         registry_dispatch(registry);
+        if (readable(registry, 250)) /* one tick at most, which stops the clock */
+                registry_dispatch(registry);
         assert_false(readable(registry, 250)); /* nothing ticks without watches */
 }
 
