@@ -48,6 +48,10 @@ static void print_verdict(const struct report *report) {
                               : "Nothing speaks against a Kubernetes cluster; this version makes no pods.");
                 return;
         }
+        if (failed == 0 && report->n_checks > 0) {
+                printf("\nSuch a run starts here.\n");
+                return;
+        }
         if (failed == 0) {
                 printf("\nEverything that a native run requires works here.\n");
                 return;

@@ -7,6 +7,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
+#include "runtime/run/engine.h"
 #include "runtime/spec/resolve.h"
 
 static void add_check(struct report *report, const char *name, enum check_status status,
@@ -134,10 +135,13 @@ static bool check_plan(const struct ctx *ctx, struct report *report, const struc
         char text[ERROR_MSG_MAX];
         bool own;
 
-        if (driver->plan(ctx, spec, &plan, &err) < 0) {
+        if (run_plan(ctx, spec, &driver, &plan, &err) < 0) {
                 add_check(report, "plan", CHECK_FAIL, err.msg);
                 return false;
         }
+        if (strcmp(driver->name, "native") != 0 && spec->isolation == ISOLATION_DEGRADE)
+                add_check(report, "driver", CHECK_WARN,
+                          "no sandbox can be made: a fence of landlock and seccomp is");
         check_rungs(report, driver, plan);
         own = check_namespace(report, driver, plan);
         (void) driver->plan_free(plan);

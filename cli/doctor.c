@@ -46,7 +46,7 @@ static const struct flag_option doctor_options[] = {
 };
 
 static const struct flag_set doctor_flags = {
-        .usage = "cofferdam doctor [--json] [-v] [--target WHERE] [--strict [SPEC] [OPTIONS]]",
+        .usage = "cofferdam doctor [OPTIONS] [--strict [SPEC] [OPTIONS]]",
         .summary = "Try everything that a sandbox needs of this host and show what works, what does not, and "
                    "the remedy.",
         .options = doctor_options,

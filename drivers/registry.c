@@ -6,7 +6,7 @@
 #include "runtime/base/cleanup.h"
 
 /* in order of preference; noop is never picked, only named */
-static const struct driver_ops *const drivers[] = { &driver_native, &driver_noop };
+static const struct driver_ops *const drivers[] = { &driver_native, &driver_noop, &driver_landlock };
 static const char *const names[] = { "auto", "native", "noop" };
 
 const struct driver_ops *driver_find(const char *name) {

@@ -15,7 +15,7 @@ static const char *const passed[] = {
         "TERM", "COLORTERM", "NO_COLOR", "LANG", "LANGUAGE", "LC_*", "TZ", "CI",
 };
 
-static bool passes(const char *entry) {
+bool env_passes(const char *entry) {
         for (size_t i = 0; i < ARRAY_SIZE(passed); i++) {
                 const size_t n = strcspn(passed[i], "*");
 
@@ -115,7 +115,7 @@ static int put_passed(struct driver_plan *plan) {
                 char *copy;
                 int r;
 
-                if (!passes(*e))
+                if (!env_passes(*e))
                         continue;
                 copy = strdup(*e);
                 r = copy ? put_entry(plan, copy) : -ENOMEM;

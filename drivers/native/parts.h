@@ -31,6 +31,9 @@ int rungs_choose(struct driver_plan *plan, const struct spec *spec, struct error
  */
 int rungs_regions(struct driver_plan *plan, const struct spec *spec, struct error *err);
 
+/** env_passes() - whether the caller's variable @entry, "NAME=value", is everyone's */
+bool env_passes(const char *entry);
+
 /** host_forget() - a start failed: the next one asks the host again what host_can() remembers */
 void host_forget(const struct ctx *ctx);
 

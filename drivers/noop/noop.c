@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "drivers/noop/fence.h"
 #include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
@@ -35,6 +36,8 @@ struct driver_plan {
         char *workspace; /* owned */
         char **env;      /* NULL-terminated; vector and strings owned */
         size_t n_env;
+        struct fence *fence; /* what commands are kept from; NULL: nothing. Owned */
+        char *why;           /* with a fence: why there is no more than that; owned */
 };
 
 struct command {
@@ -89,6 +92,8 @@ static struct driver_plan *noop_plan_free(struct driver_plan *plan) {
         for (size_t i = 0; i < plan->n_env; i++)
                 free(plan->env[i]);
         free((void *) plan->env);
+        plan->fence = fence_free(plan->fence);
+        free(plan->why);
         free(plan->workspace);
         free(plan);
         return NULL;
@@ -104,7 +109,9 @@ static bool same_name(const char *entry, const char *name) {
 static int fill_env(struct driver_plan *plan, const struct spec *spec) {
         size_t n = 0;
 
-        while (plan->ctx->environ[n])
+        const char *const *from = plan->fence ? NULL : plan->ctx->environ; /* a fence has its own */
+
+        while (from && from[n])
                 n++;
         plan->env = calloc(n + spec->n_env + 1, sizeof(char *));
         if (!plan->env)
@@ -113,10 +120,10 @@ static int fill_env(struct driver_plan *plan, const struct spec *spec) {
                 bool replaced = false;
 
                 for (size_t k = 0; k < spec->n_env; k++)
-                        replaced |= spec->env[k].value && same_name(plan->ctx->environ[i], spec->env[k].name);
+                        replaced |= spec->env[k].value && same_name(from[i], spec->env[k].name);
                 if (replaced)
                         continue;
-                plan->env[plan->n_env] = strdup(plan->ctx->environ[i]);
+                plan->env[plan->n_env] = strdup(from[i]);
                 if (!plan->env[plan->n_env++])
                         return -ENOMEM;
         }
@@ -130,7 +137,7 @@ static int fill_env(struct driver_plan *plan, const struct spec *spec) {
         return 0;
 }
 
-static int noop_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+static int make_plan(const struct ctx *ctx, const struct spec *spec, bool fenced, struct driver_plan **ret,
                      struct error *err) {
         const char *source = spec->workspace.source ? spec->workspace.source : ctx->cwd;
         struct driver_plan *plan;
@@ -140,12 +147,18 @@ static int noop_plan(const struct ctx *ctx, const struct spec *spec, struct driv
         if (r < 0)
                 return r;
         plan = calloc(1, sizeof(*plan));
-        if (!plan || !source || !(plan->workspace = strdup(source))) {
+        if (!plan || !source || !(plan->workspace = strdup(source)) ||
+            (fenced && !(plan->why = strdup(err ? err->msg : "")))) {
                 (void) noop_plan_free(plan);
                 return source ? error_set(err, -ENOMEM, "out of memory")
                               : error_set(err, -ENOENT, "no workspace: the current directory was deleted");
         }
         plan->ctx = ctx;
+        r = fenced ? fence_new(ctx, spec, plan->workspace, &plan->fence, err) : 0;
+        if (r < 0) {
+                (void) noop_plan_free(plan);
+                return r;
+        }
         r = fill_env(plan, spec);
         if (r < 0) {
                 (void) noop_plan_free(plan);
@@ -153,6 +166,17 @@ static int noop_plan(const struct ctx *ctx, const struct spec *spec, struct driv
         }
         *ret = plan;
         return 0;
+}
+
+static int noop_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                     struct error *err) {
+        return make_plan(ctx, spec, false, ret, err);
+}
+
+/* @err: comes with what another driver said */
+static int fenced_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                       struct error *err) {
+        return make_plan(ctx, spec, true, ret, err);
 }
 
 static json_t *noop_describe(const struct driver_plan *plan) {
@@ -164,6 +188,22 @@ static json_t *noop_describe(const struct driver_plan *plan) {
                          "wanted", "isolation", "got", "none: commands run on the host", "reason",
                          "driver 'noop', or mode 'none', was asked for", "skipped", "reason",
                          "the operator asked for it", "remedy", "leave out --driver noop and --mode none");
+}
+
+static json_t *fenced_describe(const struct driver_plan *plan) {
+        static const char got[] =
+                "landlock and seccomp alone: no guard, no namespaces, names and processes of the "
+                "host can be seen";
+
+        return json_pack("{s:o,s:[],s:{s:s,s:s,s:s},s:{s:o,s:I,s:I},s:[{s:s,s:s,s:o}],s:{s:o,s:s}}",
+                         "workspace", json_from_bytes(plan->workspace, JSON_STRING_MAX), "regions",
+                         "mechanisms", "isolation", "landlock", "guard", "none", "network", "none", "user",
+                         "name", json_from_bytes(plan->ctx->user_name, JSON_STRING_MAX), "uid",
+                         (json_int_t) plan->ctx->uid, "gid", (json_int_t) plan->ctx->gid, "degraded",
+                         "wanted", "sandbox", "got", got, "reason",
+                         json_from_bytes(plan->why, JSON_STRING_MAX), "skipped", "reason",
+                         json_from_bytes(plan->why, JSON_STRING_MAX), "remedy",
+                         "'cofferdam doctor' says what is missing and what to do about it");
 }
 
 /* ---- commands ---- */
@@ -194,6 +234,12 @@ static int become(const struct exec_request *req, const struct driver_plan *plan
         (void) umask(022);
         if (chdir(req->cwd ? req->cwd : plan->workspace) < 0)
                 return -errno;
+        if (plan->fence) {
+                const int r = fence_enter(plan->fence);
+
+                if (r < 0)
+                        return -r;
+        }
         (void) execvpe(req->argv[0], (char *const *) (uintptr_t) req->argv, env);
         return errno;
 }
@@ -203,9 +249,14 @@ static char **env_of(const struct driver_plan *plan, const struct exec_request *
         size_t n = 0, k = 0;
         char **env;
 
+        char *const *fenced = plan->fence ? fence_env(plan->fence) : NULL;
+        size_t m = 0;
+
         while (req->env && req->env[n])
                 n++;
-        env = calloc(plan->n_env + n + 1, sizeof(char *));
+        while (fenced && fenced[m])
+                m++;
+        env = calloc(plan->n_env + n + m + 1, sizeof(char *));
         for (size_t i = 0; env && i < plan->n_env; i++) {
                 bool replaced = false;
 
@@ -219,6 +270,8 @@ static char **env_of(const struct driver_plan *plan, const struct exec_request *
         }
         for (size_t j = 0; env && j < n; j++)
                 env[k++] = (char *) (uintptr_t) req->env[j];
+        for (size_t i = 0; env && i < m; i++) /* behind the others: the first of a name counts */
+                env[k++] = fenced[i];
         return env;
 }
 
@@ -373,6 +426,11 @@ static int noop_start(const struct driver_plan *plan, const struct start_request
         sb->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
         if (sb->epoll_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
                 r = error_set(err, -errno, "start: %s", strerror(errno));
+        if (r == 0 && plan->fence) {
+                r = fence_open(plan->fence, req->run_fd);
+                if (r < 0)
+                        (void) error_set(err, r, "home and temporary directory of the run: %s", strerror(-r));
+        }
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);
         if (r == 0 && req->first)
@@ -428,6 +486,21 @@ const struct driver_ops driver_noop = {
         .plan = noop_plan,
         .plan_free = noop_plan_free,
         .describe = noop_describe,
+        .start = noop_start,
+        .exec = noop_exec,
+        .signal = noop_signal,
+        .poll = noop_poll,
+        .dispatch = noop_dispatch,
+        .stop = noop_stop,
+};
+
+const struct driver_ops driver_landlock = {
+        .name = "landlock",
+        .starts_here = true,
+        .probe = noop_probe,
+        .plan = fenced_plan,
+        .plan_free = noop_plan_free,
+        .describe = fenced_describe,
         .start = noop_start,
         .exec = noop_exec,
         .signal = noop_signal,

@@ -10,7 +10,14 @@
 #include <stddef.h>
 
 /** enum landlock_use - what may be done with an object and everything below it */
-enum landlock_use { LANDLOCK_READ, LANDLOCK_CHANGE, LANDLOCK_DEVICE, LANDLOCK_USE_COUNT };
+enum landlock_use {
+        LANDLOCK_READ,
+        LANDLOCK_CHANGE,
+        LANDLOCK_DEVICE,
+        LANDLOCK_RUN,
+        LANDLOCK_WORK,
+        LANDLOCK_USE_COUNT
+};
 
 /** struct landlock_place - an object by descriptor, O_PATH will do; -1: the entry is ignored */
 struct landlock_place {
@@ -21,7 +28,8 @@ struct landlock_place {
 /**
  * landlock_confine() - from now on nothing outside @places can be opened or changed; sets no_new_privs
  * CHANGE makes, renames and removes what is no device; DEVICE opens a device node for reading, writing and
- * ioctl. Where the kernel can, TCP, abstract sockets and signals to processes outside are refused as well.
+ * ioctl; RUN is READ for programs too, WORK is CHANGE for programs too, nothing else is executed. Where the
+ * kernel can, TCP, abstract sockets and signals to processes outside are refused as well.
  * @connects: TCP connections to anywhere stay possible
  * Return: 0, -ENOTSUP (before Linux 5.19, which could not rename between directories, or switched off),
  * -errno.

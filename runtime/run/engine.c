@@ -32,6 +32,7 @@
 #include "runtime/run/pass.h"
 #include "runtime/run/supervisor.h"
 #include "runtime/run/tokens.h"
+#include "runtime/spec/keys.h"
 
 enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125, SINK_END_MS = 1000 }; /* see cofferdam-run(1) */
 
@@ -284,6 +285,35 @@ static const struct driver_ops *pick_driver(const struct spec *spec, struct erro
         return driver;
 }
 
+/* The last rung is for whom asked for a sandbox if possible, by name, and for less where it is not. */
+static bool may_fall(const struct spec *spec, const struct driver_ops *driver) {
+        return spec->isolation == ISOLATION_DEGRADE && spec->mode == MODE_AUTO &&
+               strcmp(driver->name, "native") == 0 &&
+               spec->tier_of[key_index(key_find(SECTION_ROOT, "mode"))] != TIER_BUILTIN;
+}
+
+int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver_ops **ret_driver,
+             struct driver_plan **ret, struct error *err) {
+        const struct driver_ops *driver = pick_driver(spec, err);
+        struct error why;
+        int r;
+
+        *ret_driver = driver;
+        if (!driver)
+                return DRIVER_HOST_LACKS;
+        r = driver->plan(ctx, spec, ret, err);
+        if (r != DRIVER_HOST_LACKS || !may_fall(spec, driver))
+                return r;
+        driver = driver_find("landlock");
+        why = *err; /* which becomes the reason of its events */
+        if (driver->plan(ctx, spec, ret, &why) < 0) {
+                log_debug("no fence either: %s", why.msg);
+                return r; /* one cause, one remedy */
+        }
+        *ret_driver = driver;
+        return 0;
+}
+
 /* What was asked for and is not done is said before the command's own words. */
 static void warn_degraded(const struct driver_ops *driver, const struct driver_plan *plan) {
         AUTO_JSON json_t *text = driver->describe(plan);
@@ -300,16 +330,12 @@ static void warn_degraded(const struct driver_ops *driver, const struct driver_p
 
 void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret) {
         struct error err = { 0 };
-        const struct driver_ops *driver = pick_driver(req->spec, &err);
+        const struct driver_ops *driver;
         struct driver_plan *plan = NULL;
         struct trace trace = req->trace;
         int r;
 
-        if (!driver) {
-                refuse_plan(req, ret, "SANDBOX_DRIVER_UNAVAILABLE", err.msg);
-                return;
-        }
-        r = driver->plan(ctx, req->spec, &plan, &err);
+        r = run_plan(ctx, req->spec, &driver, &plan, &err);
         trace_step(&trace, "plan");
         if (r < 0) {
                 refuse_plan(req, ret, failure_of(r), err.msg);

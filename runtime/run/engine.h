@@ -40,6 +40,17 @@ struct run_request {
 void run_refused(int events_fd, const char *failure_code, const char *reason);
 
 /**
+ * run_plan() - who serves @spec here, and how: what run_execute() and doctor both go by
+ * With isolation: degrade and a mode: auto that somebody said, the last rung is taken when the host has no
+ * other.
+ * @ret_driver: static; NULL: there is no such driver
+ * @ret: freed by the driver's plan_free(); written on success only
+ * Return: as the driver's plan(), DRIVER_HOST_LACKS without a driver.
+ */
+int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver_ops **ret_driver,
+             struct driver_plan **ret, struct error *err);
+
+/**
  * run_execute() - plan, start, run, stop; without a command: plan and start
  * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message;
  *       without a command: RUN_MSG_READY with the run's id, or RUN_MSG_ERROR

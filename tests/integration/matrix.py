@@ -55,6 +55,7 @@ def judge(where, mode, key, state, outcome):
             want(stderr == '', 'it said something')
         else:
             missed = outcome[len('without '):]
+            want((missed == 'sandbox') == ('sandbox_skipped' in by_type), 'sandbox_skipped is for no sandbox at all')
             want(missed in wanted, f'no event for {missed}: {wanted}')
             want(f'instead of {missed}: ' in stderr, f'no word about {missed}')
             want(any(missed in check['message'] for check in doctor['checks'] if check['status'] == 'warn'),

@@ -42,7 +42,7 @@ userns_stays_for_others() {
         has "$(cat "$T/err")" 'user namespaces: '
 }
 
-# Red with REGION_DIRECT kept in lower_region().
+# Red when attach_source() attaches the source itself, writable.
 no_guard_reviews_everything() {
         mkdir -p .git/hooks sub
         printf 'old\n' >file
@@ -159,6 +159,118 @@ two_rungs() {
         "$C" discard >/dev/null
 }
 
+fenced() { timeout -k 5 60 "$deny" userns "$C" run --isolation degrade --mode auto "$@" 2>"$T/err"; }
+
+# Red, by line: without landlock_confine() in fence_enter() (files, kill, environ, the abstract socket), without its
+# first filter_load() (modes, sockets, queues, limits, watches), with the caller's environment in fill_env().
+fence_keeps() {
+        [ "$(id -u)" != 0 ] || skip 'only a user gets a fence'
+        mkdir ws other
+        echo secret >"$HOME/secret"
+        echo theirs >other/file
+        ln -s ../other/file ws/link
+        cat >ws/try.py <<'EOF'
+import ctypes, os, signal, socket, sys
+other, home, parent, abstract, named = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+def reaches(what, call):
+    try:
+        result = call()
+        if result is None or result is not False:
+            print('reached', what)
+    except OSError:
+        pass
+def raw(number, *args):
+    ctypes.set_errno(0)
+    return libc.syscall(number, *args) >= 0
+def abstract_socket():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect('\0' + abstract)
+def datagram():
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    a.sendto(b'x', named)
+reaches('secret of the home', lambda: open(home + '/secret'))
+reaches('home', lambda: os.listdir(home))
+reaches('other file', lambda: open(other + '/file'))
+reaches('other file by a link', lambda: open('link'))
+reaches('new file elsewhere', lambda: open(other + '/new', 'w'))
+reaches('truncate', lambda: os.truncate(other + '/file', 0))
+reaches('remove', lambda: os.remove(other + '/file'))
+reaches('rename in', lambda: os.rename(other + '/file', 'taken'))
+reaches('rename out', lambda: os.rename('mine', other + '/mine'))
+reaches('link', lambda: os.link(other + '/file', 'linked'))
+reaches('mode', lambda: os.chmod(other + '/file', 0o777))
+reaches('time', lambda: os.utime(other + '/file'))
+reaches('attribute', lambda: os.setxattr(other + '/file', 'user.x', b'1'))
+reaches('directory of programs', lambda: open('/usr/new', 'w'))
+reaches('temporary files of all', lambda: open('/tmp/cofferdam-fence', 'w'))
+reaches('kill', lambda: os.kill(int(parent), 0))
+reaches('environment of a process', lambda: open(f'/proc/{parent}/environ').read())
+reaches('memory of a process', lambda: open(f'/proc/{parent}/mem', 'rb'))
+reaches('files of a process', lambda: os.readlink(f'/proc/{parent}/fd/0'))
+reaches('a file of a process', lambda: open(f'/proc/{parent}/fd/0'))
+reaches('root of a process', lambda: os.listdir(f'/proc/{parent}/root/'))
+reaches('limits of a process', lambda: raw(302, int(parent), 7, None, ctypes.create_string_buffer(16)))
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+    reaches(f'socket {family}', lambda: socket.socket(family))
+reaches('abstract socket', abstract_socket)
+reaches('datagram', datagram)
+reaches('shared memory', lambda: raw(29, 0, 4096, 0o1600))
+reaches('message queue', lambda: raw(240, b'cofferdam', 0o102, 0o600, None))
+reaches('watch', lambda: raw(294, 0))
+reaches('io_uring', lambda: raw(425, 4, ctypes.create_string_buffer(256)))
+reaches('user namespace', lambda: raw(272, 0x10000000))
+reaches('mount', lambda: raw(165, b'none', b'/tmp', b'tmpfs', 0, None))
+assert 'COFFERDAM_TEST_SECRET' not in os.environ
+open('mine', 'w').write('new')
+open(os.environ['HOME'] + '/x', 'w').write('x')
+open(os.environ['TMPDIR'] + '/x', 'w').write('x')
+a, b = socket.socketpair()
+print('kept')
+EOF
+        python3 - "cofferdam-fence-$$" "$W/named" <<'EOF' &
+import socket, sys, time
+s = socket.socket(socket.AF_UNIX)
+s.bind('\0' + sys.argv[1])
+s.listen()
+d = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+d.bind(sys.argv[2])
+open('listens', 'w').close()
+time.sleep(60)
+EOF
+        local server=$! rc=0
+        wait_for 10 test -e listens
+        COFFERDAM_TEST_SECRET=1 fenced -w ws --events "$W/events" -- \
+                python3 try.py "$W/other" "$HOME" "$server" "cofferdam-fence-$$" "$W/named" >out || rc=$?
+        kill "$server"
+        eq 0 "$rc" "$(cat "$T/err")"
+        eq kept "$(cat out)"
+        eq theirs "$(cat other/file)"
+        eq new "$(cat ws/mine)"
+        has "$(cat events)" '"type":"sandbox_skipped"'
+        has "$(cat events)" '"reason":"user namespaces: '
+        has "$(cat "$T/err")" 'instead of sandbox: user namespaces: '
+        eq '' "$("$C" ps -aq)" 'runs that are left'
+}
+# what it cannot keep is refused, and nobody falls that far without having said so
+fence_refuses() {
+        [ "$(id -u)" != 0 ] || skip 'only a user gets a fence'
+        local options
+        for options in '--network open' '--network allowlist' '--hold x' '--workspace-mode cow' '--memory 1Gi' '--cache /usr/share'; do
+                # shellcheck disable=SC2086
+                status 125 fenced $options -- touch "$W/ran"
+                eq 1 "$(wc -l <"$T/err")" "lines on stderr of $options"
+        done
+        status 125 timeout 60 "$deny" userns "$C" run --mode auto -- touch ran 2>"$T/err"
+        status 125 timeout 60 "$deny" userns "$C" run --isolation degrade -- touch ran 2>"$T/err"
+        status 2 fenced -w / -- touch "$W/ran"
+        status 2 fenced -w "$HOME" -- touch "$W/ran"
+        status 2 "$C" run --driver landlock -- true 2>"$T/err"
+        [ ! -e ran ] || fail 'it ran'
+}
+
+t 'a fence, when nothing else can be had' fence_keeps
+t 'a fence refuses what it cannot keep' fence_refuses
 t 'root without a user namespace' root_without_userns
 t 'a user namespace stays for others than root' userns_stays_for_others
 t 'no guard: everything waits for review' no_guard_reviews_everything
