@@ -47,6 +47,21 @@ static void warn_idle(const struct driver_plan *plan) {
                          ESC(policy_rule_text(plan->net_policy, i)));
 }
 
+/* nftables are not to be had: because of what they are tried in, or of themselves. */
+static int refuse_way(const struct driver_plan *plan, const struct probe_row *nftables, struct error *err) {
+        static const char *const keys[] = { "user_namespaces", "net_namespace" };
+        struct probe_row row;
+
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                if (probe_one(plan->ctx, keys[i], &row) == PROBE_MISSING)
+                        return probe_refusal(&row, err);
+        return error_set(
+                err, -ENOTSUP,
+                "network.transparent is not possible here for all ports and addresses: nftables: %s: %s; "
+                "or use --isolation degrade, or leave it out",
+                nftables->evidence, nftables->remedy);
+}
+
 /* By which way programs that know of no proxy are led to it: asked for by name, the best one is done, refused
  * or said; unasked, it is done or said. */
 static int choose_way(struct driver_plan *plan, const struct spec *spec, struct error *err) {
@@ -59,10 +74,7 @@ static int choose_way(struct driver_plan *plan, const struct spec *spec, struct 
                 return 0;
         asked = spec->tier_of[key] != TIER_BUILTIN || spec->mode == MODE_INLINE; /* exactly this or nothing */
         if (spec->isolation == ISOLATION_STRICT && asked)
-                return error_set(err, -ENOTSUP,
-                                 "network.transparent is not possible here for all ports and addresses: "
-                                 "nftables: %s: %s; or use --isolation degrade, or leave it out",
-                                 row.evidence, row.remedy);
+                return refuse_way(plan, &row, err);
         plan->net_by_ports = true;
         plan->n_net_ports = policy_ports(plan->net_policy, PORT_END, plan->net_ports, PROXY_PORTS_MAX);
         plan_degrade(plan, "transparent network by nftables", "transparent network by ports below 1024",
