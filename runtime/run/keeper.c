@@ -168,7 +168,7 @@ _Noreturn static void proxy_main(struct keeper *k, int said_fd, pid_t parent) {
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
                 _exit(1);
-        dir = dup(k->dir_fd); /* without close-on-exec: the sockets are named by it */
+        dir = fcntl(k->dir_fd, F_DUPFD, 3); /* without close-on-exec: the sockets are named by it */
         if (dir < 0 || dup2(said_fd, STDOUT_FILENO) < 0 || dup2(said_fd, STDERR_FILENO) < 0)
                 _exit(1);
         (void) snprintf(listen, sizeof(listen), "unix:/proc/self/fd/%d/relay", dir);

@@ -125,6 +125,7 @@ int main(int argc, char **argv) {
         struct load load = { .epoll = epoll_create1(EPOLL_CLOEXEC) };
         uint64_t port, clients, seconds;
         struct client *all;
+        size_t half, most;
         int r = 0;
 
         if (argc != 5 || parse_u64(argv[1], 1, 65535, &port) < 0 ||
@@ -144,7 +145,9 @@ int main(int argc, char **argv) {
                 return 1;
         }
         qsort(load.samples, load.n, sizeof(*load.samples), by_size);
-        printf("%.0f %.0f %.0f\n", (double) load.n / (double) seconds, load.samples[load.n / 2] / 1e3,
-               load.samples[load.n * 99 / 100] / 1e3);
+        half = load.n / 2;
+        most = load.n * 99 / 100;
+        printf("%.0f %.0f %.0f\n", (double) load.n / (double) seconds, load.samples[half] / 1e3,
+               load.samples[most] / 1e3);
         return 0;
 }
