@@ -43,45 +43,39 @@ static const char *set_env(const struct ctx *ctx, const char *name) {
         return value && *value ? value : NULL;
 }
 
-static int read_file(const char *path, char **ret, struct error *err) {
-        struct buf text = { 0 };
-        int r;
+/* The first line of a file. */
+static int read_file(const char *path, struct buf *ret, struct error *err) {
+        const int r = file_read_at(AT_FDCWD, path, VALUE_BYTES_MAX, ret);
 
-        r = file_read_at(AT_FDCWD, path, VALUE_BYTES_MAX, &text);
-        if (r < 0) {
-                buf_deinit(&text);
+        if (r < 0)
                 return error_set(err, r, "read '%s': %s", ESC(path), strerror(-r));
-        }
-        *ret = buf_take(&text);
-        if (!*ret)
-                *ret = strdup("");
-        (*ret)[strcspn(*ret, "\r\n")] = '\0';
+        if (ret->data)
+                ret->data[strcspn(ret->data, "\r\n")] = '\0';
         return 0;
 }
 
 static int read_secret(const struct ctx *ctx, const struct spec_secret *secret, char **ret,
                        struct error *err) {
-        const char *value;
+        AUTO_BUF struct buf file = { 0 };
+        const char *value = NULL;
         int r = 0;
 
         if (strncmp(secret->from, "file:", 5) == 0) {
-                r = read_file(secret->from + 5, ret, err);
+                r = read_file(secret->from + 5, &file, err);
+                value = buf_cstr(&file);
         } else {
                 value = set_env(ctx, secret->from + 4);
-                *ret = value ? strdup(value) : NULL;
                 if (!value)
-                        return error_set(err, -EINVAL, "secret '%s': the variable '%s' is not set",
-                                         secret->name, secret->from + 4);
+                        r = error_set(err, -EINVAL, "the variable '%s' is not set", secret->from + 4);
         }
+        if (r == 0 && !secret_value_valid(value))
+                r = error_set(err, -EINVAL, "it is empty or holds characters a header cannot carry");
         if (r < 0)
                 return error_wrap(err, r, "secret '%s'", secret->name);
-        if (!*ret)
-                return error_set(err, -ENOMEM, "out of memory");
-        if (!secret_value_valid(*ret))
-                return error_set(err, -EINVAL,
-                                 "secret '%s' is empty or holds characters a header cannot carry",
-                                 secret->name);
-        return 0;
+        *ret = strdup(value);
+        if (file.data)
+                explicit_bzero(file.data, file.len);
+        return *ret ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 static int read_model(const struct ctx *ctx, struct credentials *ret, struct error *err) {
