@@ -38,20 +38,20 @@ static void print_value(const char *path, const json_t *value, const char *tier)
         printf("%-24s %s  (%s)\n", path, text ? ESC(text) : "?", tier);
 }
 
-static void print_items(const char *path, const json_t *items) {
+/* An item says who gave it, or else its list does. */
+static void print_items(const char *path, const json_t *items, const char *list_tier) {
         size_t i;
         json_t *item;
 
         json_array_foreach(items, i, item) {
                 char place[160];
                 AUTO_JSON json_t *shown = json_is_object(item) ? json_copy(item) : json_incref(item);
-                AUTO_FREE char *tier =
-                        strdup(json_is_object(item) ? json_string_value(json_object_get(item, "tier")) : "");
+                const char *tier = json_string_value(json_object_get(item, "tier"));
 
                 if (json_is_object(shown))
                         (void) json_object_del(shown, "tier");
                 (void) snprintf(place, sizeof(place), "%s[%zu]", path, i);
-                print_value(place, shown, tier && *tier ? tier : "operator");
+                print_value(place, shown, tier ? tier : list_tier);
         }
 }
 
@@ -62,16 +62,17 @@ static void print_dump(const char *prefix, json_t *obj) {
 
         json_object_foreach(obj, name, sub) {
                 json_t *value = json_object_get(sub, "value");
-                const char *tier = json_string_value(json_object_get(sub, "tier"));
+                const char *given = json_string_value(json_object_get(sub, "tier"));
+                const char *tier = given ? given : "?";
                 char path[96];
 
                 (void) snprintf(path, sizeof(path), "%s%s%s", prefix, *prefix ? "." : "", name);
                 if (!value)
                         print_dump(path, sub);
                 else if (json_is_array(value))
-                        print_items(path, value);
+                        print_items(path, value, tier);
                 else
-                        print_value(path, value, tier ? tier : "?");
+                        print_value(path, value, tier);
         }
 }
 

@@ -33,6 +33,12 @@ lists_add_up() {
         eq abc "$(cat out)" order
 }
 
+lists_of_text_are_shown() {
+        has "$("$C" spec show --network allowlist --allow a.example)" 'network.rules[0]         {"rule": "a.example"}  (flag)'
+        printf 'home: {persist: [.cache/x]}\n' >p.yaml
+        has "$(value 'home.persist.0.' p.yaml)" '.cache/x'
+}
+
 json_is_for_programs() {
         need_command python3
         "$C" spec show --json -e TOKEN=hunter2 >out
@@ -113,6 +119,7 @@ wrong_words() {
 t 'defaults are shown with who said them' defaults_are_shown
 t 'options over workflow over environment over configuration' precedence
 t 'lists add up, lower sources first' lists_add_up
+t 'lists whose items do not say who gave them' lists_of_text_are_shown
 t 'JSON holds no value of a variable' json_is_for_programs
 t 'check says what is wrong, and where' check_says_what_is_wrong
 t 'every bad file is refused in one line' assets_are_refused
