@@ -549,6 +549,8 @@ static int begin(struct keeper *k, struct error *err) {
                 r = open_bridge(k, err);
         if (r == 0)
                 r = issue_all(k, &credentials, err);
+        if (r == 0) /* what it says of the start is written to a file that is open */
+                r = keeper_confine(err);
         return r;
 }
 

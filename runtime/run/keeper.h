@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "runtime/base/ctx.h"
+#include "runtime/base/error.h"
 #include "runtime/spec/spec.h"
 
 /* what is sent to it, each one byte */
@@ -39,3 +40,6 @@ struct keeper_args {
  * status for _exit().
  */
 int keeper_main(const struct keeper_args *args);
+
+/** keeper_confine() - its list of system calls, for good; once it has the tokens. Return: 0 or -errno. */
+int keeper_confine(struct error *err) __attribute__((warn_unused_result));

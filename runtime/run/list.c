@@ -17,8 +17,9 @@
 #include "runtime/base/sys.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
+#include "runtime/run/service.h"
 
-enum { REAPER_NICE = 10 };
+enum { REAPER_NICE = 10, REVOKE_MS = 2000 };
 
 const char *run_status_name(enum run_status status) {
         static const char *const names[RUN_STATUS_COUNT] = {
@@ -78,6 +79,7 @@ int runs_each(const struct ctx *ctx, listed_run_fn fn, void *arg, struct error *
 /* ---- reaping ---- */
 
 struct reap {
+        const struct ctx *ctx;
         bool spare; /* runs that lived on are kept as their own end would have kept them */
         reaped_fn fn;
         void *arg;
@@ -127,6 +129,17 @@ int run_forget(struct run_dir *dir) {
         return run_dir_remove(dir);
 }
 
+/* Tokens whose keeper was killed as well; without the key, or without the service, they end when they expire.
+ */
+static void revoke_tokens(const struct ctx *ctx, const struct listed_run *run) {
+        struct service service = { .place = json_string_value(json_object_get(run->state, "auth_proxy")),
+                                   .key = ctx_getenv(ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY"),
+                                   .wait_ms = REVOKE_MS };
+
+        if (service.place && service.key && *service.key)
+                (void) !service_revoke_run(&service, run->dir->id, NULL);
+}
+
 static int reap(const struct listed_run *run, void *arg) {
         struct reap *reap = arg;
         struct error err = { 0 };
@@ -135,6 +148,7 @@ static int reap(const struct listed_run *run, void *arg) {
 
         if (run->status != RUN_DEAD || !lock(run->dir))
                 return 0;
+        revoke_tokens(reap->ctx, run);
         reap_outside(run->dir, run->state);
         kept = json_is_true(json_object_get(run->state, "keep")) ||
                (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
@@ -152,7 +166,7 @@ static int reap(const struct listed_run *run, void *arg) {
 }
 
 static int reap_all(const struct ctx *ctx, bool spare, reaped_fn fn, void *arg, struct error *err) {
-        struct reap context = { .spare = spare, .fn = fn, .arg = arg };
+        struct reap context = { .ctx = ctx, .spare = spare, .fn = fn, .arg = arg };
         int r;
 
         run_dir_sweep(ctx);

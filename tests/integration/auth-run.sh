@@ -166,7 +166,7 @@ IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$T/libexec/cofferdam-auth-proxy" --lis
         $options >"$T/service.log" 2>&1 &
 service_pid=$!
 servers+=($!)
-wait_for 10 grep -q ready: "$T/service.log" || { cat "$T/service.log"; echo 'Bail out! no service'; exit 1; }
+wait_for 10 grep -qs ready: "$T/service.log" || { cat "$T/service.log"; echo 'Bail out! no service'; exit 1; }
 shared() { IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key run --auth-proxy "unix:$T/relay" --spec "$T/shared.yaml" "$@"; }
 printf 'auth_proxy: {admin_url: "unix:%s/admin"}\n' "$T" >"$T/shared.yaml"
 
@@ -215,6 +215,19 @@ revoked_when_killed() {
                 wait_for 5 revoked || fail "$who killed: the token lives"
                 wait "$run_pid" 2>/dev/null || true
         done
+}
+
+# everything of the run is killed, also who would revoke; red when reap() does not
+revoked_when_reaped() {
+        local pid
+        begin
+        pid=$(supervisor_of)
+        kill -KILL "$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent="$run_pid" '$2 == "(cofferdam-keepe)" && $4 == parent { print $1 }')" "$run_pid" "$pid"
+        wait "$run_pid" 2>/dev/null || true
+        wait_for 5 none_of_ours || fail 'something lives'
+        eq 200 "$(asks)" 'nobody has revoked it'
+        IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$C" gc >/dev/null
+        eq 401 "$(asks)" 'after gc'
 }
 
 revoked_when_setup_fails() {
@@ -276,6 +289,7 @@ t 'git clone by a rewritten URL' git_clone
 t 'a credential beside the token is refused by name' refusals
 t 'a token dies with its run' revoked_at_the_end
 t 'a token dies when the processes of its run are killed' revoked_when_killed
+t 'a token dies when its run is reaped' revoked_when_reaped
 t 'a token dies when the sandbox does not come up' revoked_when_setup_fails
 t 'a service that does not answer holds nobody up' a_dead_service
 t 'a run that lives on: exec has the token, stop ends it' in_a_run_that_lives
