@@ -53,6 +53,11 @@ check_says_what_is_wrong() {
         eq "cofferdam: bad.yaml:2: network.mdoe: unknown key, did you mean 'network.mode'?" "$(cat err)"
         status 1 "$C" spec check --json bad.yaml >out 2>err
         has "$(cat out)" '"failure_code": "SPEC_INVALID"'
+        for bad in 'rules: [ok.example, "a*b"]' 'preset: nosuch' 'preset: "!default"'; do
+                printf 'network: {mode: allowlist, %s}\n' "$bad" >bad.yaml
+                status 1 "$C" spec check bad.yaml 2>err
+                has "$(cat err)" network.
+        done
         printf 'kubernetes: {namespace: x}\n' >later.yaml
         status 1 "$C" spec check --json later.yaml >out
         has "$(cat out)" '"failure_code": "CAPABILITY_UNSUPPORTED"'
