@@ -26,12 +26,15 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 
+enum { HTTPS_PORT = 443 };
+
 /* how the body of the answer is framed for the client */
 enum framing { FRAME_NONE, FRAME_LENGTH, FRAME_CHUNKED, FRAME_EOF };
 
 struct relay {
         struct conn *conn;
         struct target target; /* borrows from conn->request */
+        struct host host;     /* of a secret, once it is allowed */
         char id[TOKEN_ID_LEN + 1];
         struct registry_call *call;
         struct registry_watch *watch;
@@ -391,7 +394,6 @@ static int send_request(struct relay *relay) {
                                                               : -1 };
         AUTO_BUF struct buf target = { 0 }, headers = { 0 }, body = { 0 };
         char method[16] = "";
-        struct host host;
         int r;
 
         memcpy(method, q->method.s, q->method.len); /* one of those that target_judge() knows */
@@ -401,10 +403,9 @@ static int send_request(struct relay *relay) {
         if (r == 0)
                 r = inject_headers(&q->head, relay->grant->credential, &headers);
         out.headers = &headers;
-        if (r == 0 && relay->target.secret) {
-                r = host_parse(relay->target.host.s, relay->target.host.len, &host, NULL);
-                out.host = host.name;
-                out.port = 443;
+        if (relay->target.secret) {
+                out.host = relay->host.name;
+                out.port = HTTPS_PORT;
         }
         if (r == 0)
                 r = conn_continue(relay->conn);
@@ -443,7 +444,15 @@ static bool source_fits(const struct relay *relay) {
                 strcmp(relay->grant->source, addr_text(&relay->conn->peer, text)) == 0);
 }
 
-static enum relay_result judge(const struct relay *relay) {
+/* The one form of the host, which is looked up and dialled. Return: whether it has one. */
+static bool take_host(struct relay *relay) {
+        const struct http_text host = relay->target.host;
+
+        return !relay->target.secret ||
+               (host_parse(host.s, host.len, &relay->host, NULL) == 0 && relay->host.kind == HOST_NAME);
+}
+
+static enum relay_result judge(struct relay *relay) {
         const struct http_request *q = &relay->conn->request;
         const struct server *server = relay->conn->server;
         enum relay_result result;
@@ -453,6 +462,8 @@ static enum relay_result judge(const struct relay *relay) {
         result = target_judge(&relay->target, q->method, relay->grant->credential);
         if (result != RELAY_OK)
                 return result;
+        if (!take_host(relay))
+                return RELAY_HOST;
         if (q->head.framing == HTTP_LENGTH && q->head.length > SERVER_BODY_BYTES_MAX)
                 return RELAY_TOO_LARGE;
         /* this one is among them */

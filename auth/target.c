@@ -41,7 +41,7 @@ static const struct relay_answer answers[] = {
         [RELAY_BUSY] = { 429, "rate_limit_error", "too many requests at once", "busy" },
         [RELAY_MODEL_UPSTREAM] = { 502, ours, "the Anthropic API is unreachable", "upstream_error" },
         [RELAY_UPSTREAM] = { 502, "upstream_error", "upstream unreachable", "upstream_error" },
-        [RELAY_FAILED] = { 500, ours, "the auth proxy is out of memory", "unavailable" },
+        [RELAY_FAILED] = { 500, ours, "the auth proxy cannot send this request", "unavailable" },
 };
 static_assert(ARRAY_SIZE(answers) == RELAY_RESULT_COUNT, "answers[] and enum differ");
 

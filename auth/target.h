@@ -37,7 +37,7 @@ enum relay_result {
         RELAY_BUSY, /* a limit on requests at once */
         RELAY_MODEL_UPSTREAM,
         RELAY_UPSTREAM,
-        RELAY_FAILED, /* this side is out of memory */
+        RELAY_FAILED, /* this side could not send it: out of memory */
         RELAY_RESULT_COUNT
 };
 

@@ -692,7 +692,7 @@ def servers():
                                          answer.get("repeated")), "headers of the server")
         mark = seen_mark()
         answer = get("redirect")
-        eq((302, ["https://elsewhere.example/x"], 1), (answer.status, answer.get("location"), len(seen_since(mark))), "redirect")
+        eq((302, ["https://api.anthropic.com/v1/elsewhere"], 1), (answer.status, answer.get("location"), len(seen_since(mark))), "redirect")
         answer = get("hints")
         eq((200, b"ok", []), (answer.status, answer.body, answer.get("link")), "1xx")
         answer = get("trailers")
@@ -777,6 +777,20 @@ def http2():
         answer = send_body(proxy, token, 1 << 20, True)
         eq((200, b"HTTP/2.0"), (answer.status, answer.body[:8]), "chunks become data")
         eq(404, proxy.call("GET", "/v1/none", headers=bearer(token)).status)
+        # a client that does not read for a while holds up its stream, and gets all of it later
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            place, number = proxy.relay.rsplit(":", 1)
+            sock.connect((place, int(number)))
+            sock.sendall(b"GET /v1/big HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
+            time.sleep(0.5)
+            eq(200, proxy.call("POST", "/v1/proto", b"", bearer(token)).status, "another stream meanwhile")
+            with sock.makefile("rb") as f:
+                answer = read_answer(f)
+        eq((200, 16 << 20, True), (answer.status, len(answer.body), answer.complete))
+        peak = int(re.search(r"VmHWM:\s+(\d+)", open("/proc/%d/status" % proxy.process.pid, encoding="ascii").read()).group(1))
+        if peak > 40000:
+            fail("held in memory: %d KiB" % peak)
 
 
 def clients():

@@ -53,8 +53,10 @@ http { access_log off; client_body_temp_path $W/t1; proxy_temp_path $W/t2; fastc
  client_max_body_size 40m;
  server { listen 127.0.0.1:$port ssl http2; ssl_certificate $A/server.crt; ssl_certificate_key $A/server.key;
   location /v1/none { return 404 none; }
+  location = /v1/big { alias $W/big; }
   location /v1/ { return 200 "\$server_protocol \$request_method \$request_uri \$content_length \$http_authorization"; } } }
 CONF
+        head -c 16M /dev/zero >big
         LD_LIBRARY_PATH=$(IFS=: && echo "${libs[*]}") "$path" -c "$W/conf" -p "$W" -e "$W/err" >"$W/said" 2>&1 &
         nginx=$!
         trap 'kill $nginx; wait $nginx || true' EXIT

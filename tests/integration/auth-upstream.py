@@ -169,7 +169,7 @@ places = {
     "reset": reset,
     "half-chunk": half_chunk,
     "short": fixed(OK + "Content-Length: 100\r\n\r\nabc"),
-    "redirect": fixed("HTTP/1.1 302 Found\r\nLocation: https://elsewhere.example/x\r\nContent-Length: 0\r\n\r\n", True),
+    "redirect": fixed("HTTP/1.1 302 Found\r\nLocation: https://api.anthropic.com/v1/elsewhere\r\nContent-Length: 0\r\n\r\n", True),
     "hints": fixed("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK +
                    "Content-Length: 2\r\n\r\nok", True),
     "switch": fixed("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"),
