@@ -13,13 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "auth/confine.h"
 #include "auth/journal.h"
 #include "auth/listen.h"
 #include "auth/options.h"
@@ -67,15 +66,6 @@ static void notify(const struct app *app, const char *state) {
 
 /* --- start ------------------------------------------------------------------------------------------------
  */
-
-/* Credentials are in this memory: nothing of it goes to a core file, and no other process of the user reads
- * it. */
-static void protect(void) {
-        const struct rlimit none = { 0, 0 };
-
-        (void) setrlimit(RLIMIT_CORE, &none);
-        (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-}
 
 static int listen_at(struct app *app, const char *where, enum listener_role role, struct error *err) {
         char *text = app->places[app->server.n_listeners];
@@ -175,7 +165,9 @@ static int start_parts(struct app *app, struct error *err) {
 static int start(struct app *app, struct error *err) {
         int r;
 
-        protect();
+        r = confine_service(err);
+        if (r < 0)
+                return r;
         /* requests come and go with buffers of some KiB, at each of which glibc would tidy up its small
          * chunks */
         (void) mallopt(M_MXFAST, 0);

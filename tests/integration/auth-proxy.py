@@ -1169,6 +1169,9 @@ def notify():
         limits_text = open("/proc/%d/limits" % proxy.process.pid, encoding="ascii").read()
         if not re.search(r"Max core file size\s+0\s+0", limits_text):
             fail(limits_text)
+        status = open("/proc/%d/status" % proxy.process.pid, encoding="ascii").read()
+        if "NoNewPrivs:\t1\n" not in status or "Seccomp:\t2\n" not in status:
+            fail(status)
         if os.getuid() != 0:
             try:
                 open("/proc/%d/mem" % proxy.process.pid, "rb").close()
