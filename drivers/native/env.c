@@ -159,6 +159,8 @@ static int put_proxy(struct driver_plan *plan) {
 
         for (size_t i = 0; r == 0 && net_wanted(plan) && i < ARRAY_SIZE(names); i++)
                 r = env_put(plan, names[i], NET_PROXY_URL);
+        if (r == 0 && net_wanted(plan))
+                r = env_put(plan, "NODE_USE_ENV_PROXY", "1"); /* or fetch() of node heeds none of them */
         return r;
 }
 
