@@ -45,8 +45,8 @@ image() {
                 \"expires_at\":$(($(date +%s) + 60)),\"credential\":{\"kind\":\"api_key\",\"value\":\"x\"}}" http://x/admin/v1/tokens)" ifap_
         pid=$(podman_here inspect -f '{{.State.Pid}}' it)
         eq '10002 10002 10002 10002' "$(sed -n 's/^Uid:\t//p' "/proc/$pid/status" | tr '\t' ' ')" 'user'
-        for set in Inh Prm Eff Bnd Amb; do
-                eq 0000000000000000 "$(sed -n "s/^Cap$set:\t//p" "/proc/$pid/status")" "Cap$set"
+        for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+                eq 0000000000000000 "$(sed -n "s/^$set:\t//p" "/proc/$pid/status")" "$set"
         done
         eq 1 "$(sed -n 's/^NoNewPrivs:\t//p' "/proc/$pid/status")" NoNewPrivs
         has "$(awk '$5 == "/" { print $6 }' "/proc/$pid/mountinfo")" ro 'the root'

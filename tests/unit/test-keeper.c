@@ -207,7 +207,7 @@ static void keeper_can_do_little(void **state) {
 
                 if (tcp < 0)
                         _exit(1);
-                if (open("/etc/passwd", O_RDONLY) >= 0 || errno != EPERM)
+                if (open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 || errno != EPERM)
                         _exit(2);
                 if (execl("/bin/true", "true", NULL) < 0 && errno != EPERM)
                         _exit(3);
