@@ -142,7 +142,6 @@ static const char *status_text(unsigned int status) {
                 { 407, "Proxy Authentication Required" },
                 { 408, "Request Timeout" },
                 { 421, "Misdirected Request" },
-                { 431, "Request Header Fields Too Large" },
                 { 502, "Bad Gateway" },
                 { 504, "Gateway Timeout" },
         };
@@ -457,7 +456,7 @@ static void take_head(struct conn *conn) {
         if (r == -EAGAIN)
                 return;
         if (r < 0) {
-                refuse_request(conn, r == -E2BIG ? 431 : 400, err.msg);
+                refuse_request(conn, 400, err.msg);
         } else if (conn->plain) {
                 take_plain(conn, &q);
         } else if (token && !auth_check(token, q.authorization)) {

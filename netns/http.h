@@ -84,7 +84,7 @@ struct http_response {
  *
  * The target and Host have to name the same host and port.
  * Return: 0; -EAGAIN (no message): more bytes are needed; -EINVAL: not a request that is passed on (status
- * 400); -E2BIG: a limit above (431). @ret is undefined unless 0.
+ * 400); -E2BIG: a limit above. @ret is undefined unless 0.
  */
 int http_request_parse(const char *buf, size_t len, uint16_t origin_port, struct http_request *ret,
                        size_t *ret_used, struct error *err) __attribute__((warn_unused_result));
