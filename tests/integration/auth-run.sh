@@ -217,6 +217,29 @@ revoked_when_killed() {
         done
 }
 
+# no core file, and no other process of the user looks in; red when withdraw() leaves the process dumpable
+no_memory_gets_out() {
+        local pid comm n=0
+        GH=$secret "$C" run --spec "$T/proxy.yaml" --secret "$bearer" -- sh -c "$stays" >out 2>&1 &
+        run_pid=$!
+        wait_for 20 test -s token || fail "no token: $(cat out)"
+        for pid in $(live_pids "$T/") $(helper_pids); do
+                comm=
+                [ "$pid" != "$service_pid" ] || continue # it is started by this script
+                { read -r comm <"/proc/$pid/comm"; } 2>/dev/null
+                case $comm in cofferdam-keepe | cofferdam-auth-) ;; *) continue ;; esac
+                n=$((n + 1))
+                eq '0 0' "$(awk '/^Max core file size/ { print $5, $6 }' "/proc/$pid/limits")" "core files of $comm"
+                [ "$(id -u)" = 0 ] || [ ! -r "/proc/$pid/environ" ] || fail "$comm can be read"
+                eq 0:0 "$(stat -c %u:%g "/proc/$pid/environ")" "whose memory of $comm is"
+                eq 1 "$(sed -n 's/^NoNewPrivs:\t//p' "/proc/$pid/status")" "NoNewPrivs of $comm"
+                eq 0000000000000000 "$(sed -n 's/^CapEff:\t//p' "/proc/$pid/status")" "capabilities of $comm"
+        done
+        [ "$n" -ge 2 ] || fail "$n processes"
+        kill -TERM "$run_pid"
+        wait "$run_pid" || true
+}
+
 # everything of the run is killed, also who would revoke; red when reap() does not
 revoked_when_reaped() {
         local pid
@@ -289,6 +312,7 @@ t 'git clone by a rewritten URL' git_clone
 t 'a credential beside the token is refused by name' refusals
 t 'a token dies with its run' revoked_at_the_end
 t 'a token dies when the processes of its run are killed' revoked_when_killed
+t 'no memory of the keeper and its relay is written or read' no_memory_gets_out
 t 'a token dies when its run is reaped' revoked_when_reaped
 t 'a token dies when the sandbox does not come up' revoked_when_setup_fails
 t 'a service that does not answer holds nobody up' a_dead_service
