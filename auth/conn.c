@@ -200,6 +200,11 @@ static void next_request(struct conn *conn) {
         if (left > 0)
                 memmove(conn->in, conn->in + conn->in_at, left);
         conn->in_len = left;
+        if (left == 0 &&
+            conn->body_bytes > BUFFER_KEPT_BYTES) { /* more of it was touched than an idle client is worth */
+                free(conn->in);
+                conn->in = NULL;
+        }
         conn->head_len = conn->in_at = 0;
         conn->body_bytes = 0;
         conn->expects = false;
@@ -393,26 +398,23 @@ static void received(struct conn *conn) {
         case CONN_ASKED:
         case CONN_ANSWER:
         case CONN_LINGER:
+                (void) conn_update(conn);
                 return;
         }
 }
 
+/* Once for each event: who sends without end gets its turn like everyone else. */
 static void on_readable(struct conn *conn) {
-        ssize_t n;
+        const ssize_t n = receive(conn);
 
-        do {
-                n = receive(conn);
-                if (n == -EAGAIN) {
-                        (void) conn_update(conn);
-                        return;
-                }
-                if (n <= 0) {
-                        (void) conn_free(conn);
-                        return;
-                }
+        if (n == -EAGAIN) {
+                (void) conn_update(conn);
+        } else if (n <= 0) {
+                (void) conn_free(conn);
+        } else {
                 conn_moved(conn);
-        } while (conn->state == CONN_LINGER);
-        received(conn);
+                received(conn);
+        }
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events) {

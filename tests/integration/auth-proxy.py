@@ -1001,6 +1001,17 @@ def many():
         print("peak memory with 200 streams: %d KiB" % rss)
         if rss > 80 * 1024:
             fail("peak memory: %d KiB" % rss)
+        # beside them, one whose events are timed
+        late = []
+        with proxy.connect() as sock:
+            sock.sendall(b"GET /v1/sse?n=6 HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
+            got = b""
+            while b"\r\n0\r\n\r\n" not in got:
+                data = sock.recv(65536)
+                late += [time.monotonic() - float(sent) for sent in re.findall(rb"data: \d (\d+\.\d+)", data)]
+                got += data
+        if sorted(late)[len(late) // 2] > 0.05:
+            fail("median %.0f ms behind the server" % (sorted(late)[len(late) // 2] * 1000))
         began = time.monotonic()
         proxy.revoke(token)
         for sock in streams:
