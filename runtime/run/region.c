@@ -89,7 +89,7 @@ static int open_upper(const struct run_dir *dir, uint32_t index, struct error *e
         int r;
 
         (void) snprintf(name, sizeof(name), "%" PRIu32, index);
-        fd = open_beneath(dir->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        fd = run_dir_upper(dir, name);
         r = fd < 0 ? fd : names_read(fd, &names);
         if (r == -ENOENT || (r == 0 && names.n == 0))
                 return -ENOENT;

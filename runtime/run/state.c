@@ -124,6 +124,19 @@ static int open_parts(struct run_dir *dir) {
         return dir->upper_fd < 0 ? dir->upper_fd : 0;
 }
 
+int run_dir_upper(const struct run_dir *dir, const char *name) {
+        const int fd = open_beneath(dir->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+        struct stat st;
+
+        if (fd != -EACCES)
+                return fd;
+        /* names in there are ours alone: it is the directory that was made for the region */
+        if (fstatat(dir->upper_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            fchmodat(dir->upper_fd, name, (st.st_mode & 07777) | S_IRWXU, 0) < 0)
+                return -errno;
+        return open_beneath(dir->upper_fd, name, O_RDONLY | O_DIRECTORY, 0);
+}
+
 /* The name of a run that is being made or removed; no id. */
 static void temporary_name(const struct run_dir *dir, char ret[TEMPORARY_SIZE]) {
         (void) snprintf(ret, TEMPORARY_SIZE, "%s%s", temporary_prefix, dir->id);

@@ -54,6 +54,13 @@ bool run_dir_is_id(const char *s);
 /** run_dir_sweep() - remove what processes that were killed while they made or removed a run have left */
 void run_dir_sweep(const struct ctx *ctx);
 
+/**
+ * run_dir_upper() - what the region @name of the run holds, for reading
+ * The work may have taken every right from its top directory: the caller gets those back.
+ * Return: descriptor, owned; -ENOENT; -errno.
+ */
+int run_dir_upper(const struct run_dir *dir, const char *name) __attribute__((warn_unused_result));
+
 /** run_dir_remove() - delete the run and all it holds, by descriptor, never following a link. Return: 0 or
  * -errno. */
 int run_dir_remove(struct run_dir *dir);
