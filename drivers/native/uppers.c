@@ -58,6 +58,22 @@ static int make_dir(const struct native_id *id, int dir, const char *name) {
         return TAKE_FD(fd);
 }
 
+/* What the kernel shows as the top of an overlay is its upper, so that @name gets mode and times of @source.
+ * Nobody else gets to the upper by that: the run directory is 0700. */
+static int resemble(int dir, const char *name, int source) {
+        struct timespec times[2];
+        struct stat st;
+
+        if (fstat(source, &st) < 0)
+                return -errno;
+        times[0] = st.st_atim;
+        times[1] = st.st_mtim;
+        return utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ||
+                               fchmodat(dir, name, st.st_mode & 01777, 0) < 0
+                       ? -errno
+                       : 0;
+}
+
 int upper_take(const struct native_id *id, int dir, size_t index) {
         char name[NAME_SIZE];
         AUTO_FD int fd = -1;
@@ -79,6 +95,7 @@ int uppers_make(const struct driver_plan *plan, int upper_fd, int run_fd, struct
         for (size_t i = 0; upper_fd >= 0 && i < plan->n_regions; i++) {
                 const struct native_region *region = &plan->regions[i];
                 char name[NAME_SIZE];
+                int r;
 
                 if (!region_keeps(region) || region->in_memory)
                         continue;
@@ -95,6 +112,9 @@ int uppers_make(const struct driver_plan *plan, int upper_fd, int run_fd, struct
                 ret->work[i] = make_dir(&plan->id, work, name);
                 if (ret->work[i] < 0)
                         return ret->work[i];
+                r = resemble(upper_fd, name, region->pin.fd);
+                if (r < 0)
+                        return r;
         }
         return 0;
 }
@@ -157,10 +177,15 @@ static int make_memory(uint64_t bytes) {
         return mnt_new("tmpfs", options, bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
 }
 
-/* What overlayfs wants, in the directory @dir. */
-static int make_layers(int dir, int *ret_upper, int *ret_work) {
+/* What overlayfs wants, in the directory @dir, for an overlay of @source. */
+static int make_layers(int dir, int source, int *ret_upper, int *ret_work) {
+        int r;
+
         if (mkdirat(dir, "upper", 0700) < 0 || mkdirat(dir, "work", 0700) < 0)
                 return -errno;
+        r = resemble(dir, "upper", source);
+        if (r < 0)
+                return r;
         *ret_upper = open_beneath(dir, "upper", O_PATH | O_DIRECTORY, 0);
         *ret_work = open_beneath(dir, "work", O_PATH | O_DIRECTORY, 0);
         return *ret_upper < 0 ? *ret_upper : *ret_work < 0 ? *ret_work : 0;
@@ -178,7 +203,7 @@ static int memory_upper(const struct native_region *region, int mnt, struct uppe
         dir = open_beneath(mnt, name, O_RDONLY | O_DIRECTORY, 0);
         if (dir < 0)
                 return dir;
-        return region->overlay ? make_layers(dir, &u->upper[index], &u->work[index])
+        return region->overlay ? make_layers(dir, region->pin.fd, &u->upper[index], &u->work[index])
                                : fdpass_send(fuse_sock, &index, sizeof(index), &dir, 1);
 }
 
