@@ -271,6 +271,13 @@ static bool chroot_applies(const struct probe_host *h, int code) {
         return h->chrooted && code == -EPERM;
 }
 
+/* The kernel says so of a chroot, which cannot be told where a mount begins at its root (schroot makes it
+ * so). */
+static bool refused_applies(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -EPERM;
+}
+
 /* The kernel gives a new namespace no /proc that shows more than the one that is there. */
 static bool masks_apply(const struct probe_host *h, int code) {
         return h->proc_masked && code == -EPERM;
@@ -313,6 +320,9 @@ static const struct {
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",
           "start cofferdam outside of the chroot" },
+        { refused_applies,
+          "nothing seen here explains it: most likely a chroot whose root is a mount, or a security module",
+          "start cofferdam outside of the chroot, or in one made by pivot_root(2)", "clone(CLONE_NEWUSER)" },
         { proc_applies, "/proc is not mounted", "sudo mount -t proc proc /proc" },
         { processes_apply, "the limit of processes is reached", "raise 'ulimit -u', or end some processes" },
         { files_apply, "the limit of open files is reached", "raise 'ulimit -n'" },

@@ -93,6 +93,11 @@ in_a_chroot() {
         has "$text" 'a chroot'
         row openat2 ok
         row program ok
+        # as schroot makes it: nothing tells that it is one
+        status 1 unshare -m sh -c 'mount --bind root root && exec chroot root /cofferdam doctor' >out
+        row 'user namespaces' missing
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'a chroot whose root is a mount'
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'remedy: start cofferdam outside of the chroot'
 }
 
 # a root without /proc: the cause is named, and nothing else is blamed

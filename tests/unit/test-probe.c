@@ -151,7 +151,8 @@ static void probe_child_names_failed_clone(void **state) {
         assert_string_equal(r.step, "clone(CLONE_NEWNS)");
 }
 
-#define MAP "write /proc/self/uid_map"
+#define MAP   "write /proc/self/uid_map"
+#define CLONE "clone(CLONE_NEWUSER)"
 
 static void blame_names_who_said_no(void **state) {
         const struct ctx user = { .uid = 1000 }, root = { .uid = 0 };
@@ -193,7 +194,9 @@ static void blame_names_who_said_no(void **state) {
                 { { .ctx = &root, .unmapped = true }, -EINVAL, "", "" },
                 { { .ctx = &root, .no_setfcap = true }, -EPERM, "CAP_SETFCAP", "ordinary user", MAP },
                 { { .ctx = &root, .no_setfcap = true }, -EACCES, "", "", MAP },
-                { { .ctx = &root, .no_setfcap = true }, -EPERM, "", "", "clone(CLONE_NEWUSER)" },
+                { { .ctx = &root, .no_setfcap = true }, -EPERM, "a chroot whose", "pivot_root", CLONE },
+                { { .ctx = &root, .seccomp_mode = 2 }, -EPERM, "seccomp", "", CLONE },
+                { { .ctx = &root }, -EACCES, "", "", CLONE },
                 { { .ctx = &user, .unprivileged_clone = -1, .no_setfcap = true }, -EPERM, "", "", MAP },
                 { { .ctx = &root, .seccomp_mode = 2, .no_setfcap = true }, -EPERM, "SETFCAP", "", MAP },
                 { { .ctx = &root, .seccomp_mode = 2, .no_setfcap = true }, -EPERM, "seccomp", "" },
