@@ -154,6 +154,8 @@ static int start_parts(struct app *app, struct error *err) {
         r = registry_open(&registry, &app->registry, err);
         if (r == 0 && o->tls_cert)
                 r = stream_tls_new(o->tls_cert, o->tls_key, &app->tls, err);
+        if (r == 0 && o->ca_file)
+                r = stream_ca_check(o->ca_file, err);
         if (r == 0)
                 r = upstream_new(app->loop, &o->upstream, &app->upstream, err);
         if (r < 0)

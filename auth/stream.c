@@ -27,7 +27,9 @@ static int select_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_l
 }
 
 static int tls_error(struct error *err, const char *what, const char *file) {
-        const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+        const unsigned long first = ERR_peek_error();
+        const char *reason =
+                ERR_SYSTEM_ERROR(first) ? strerror(ERR_GET_REASON(first)) : ERR_reason_error_string(first);
 
         ERR_clear_error();
         return error_set(err, -EINVAL, "%s '%s': %s", what, ESC(file), reason ? reason : "not usable");
@@ -56,6 +58,18 @@ int stream_tls_new(const char *cert, const char *key, struct stream_tls **ret, s
         }
         *ret = (struct stream_tls *) (void *) ctx;
         return 0;
+}
+
+int stream_ca_check(const char *file, struct error *err) {
+        X509_STORE *store = X509_STORE_new();
+        int r = 0;
+
+        if (!store)
+                return error_set(err, -ENOMEM, "TLS: out of memory");
+        if (X509_STORE_load_file(store, file) != 1)
+                r = tls_error(err, "authorities", file);
+        X509_STORE_free(store);
+        return r;
 }
 
 struct stream_tls *stream_tls_free(struct stream_tls *tls) {

@@ -30,6 +30,12 @@ int stream_tls_new(const char *cert, const char *key, struct stream_tls **ret, s
         __attribute__((warn_unused_result));
 struct stream_tls *stream_tls_free(struct stream_tls *tls);
 
+/**
+ * stream_ca_check() - whether @file has certificates of authorities (PEM)
+ * Return: 0, -EINVAL (it cannot be read, or has none; the message names it), -ENOMEM.
+ */
+int stream_ca_check(const char *file, struct error *err) __attribute__((warn_unused_result));
+
 /** stream_init() - @fd: connected, non-blocking; @tls: NULL: in clear. Return: 0, -ENOMEM. */
 int stream_init(struct stream *s, int fd, const struct stream_tls *tls) __attribute__((warn_unused_result));
 

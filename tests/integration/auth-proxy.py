@@ -1160,7 +1160,9 @@ def bad_input():
             (["--listen", "192.0.2.1:0"], {}, 1, "--listen"), (["--upstream", "http://x.example"], {}, 2, "https://HOST"),
             (["--upstream", "https://"], {}, 2, "--upstream"), (["--upstream", "https://a.example/x?y"], {}, 2, "--upstream"),
             (["--upstream", "https://u@a.example/"], {}, 2, "--upstream"), (["--tls-cert", "x"], {}, 2, "--tls-key"),
-            (["--tls-cert", "/none", "--tls-key", "/none"], {}, 1, "/none"), (["--route", "x"], {}, 2, "HOST=ADDRESS"),
+            (["--tls-cert", "/none", "--tls-key", "/none"], {}, 1, "certificate '/none': No such file"),
+            (["--ca-file", "/none"], {}, 1, "authorities '/none': No such file"), (["--ca-file", "/dev/null"], {}, 1, "/dev/null"),
+            (["--route", "x"], {}, 2, "HOST=ADDRESS"),
             (["--route", "a.example=b.example:1"], {}, 2, "HOST=ADDRESS"), (["--allow-address", "10.0.0.1/8"], {}, 2, "10.0.0.0/8"),
             (["--idle-timeout", "5"], {}, 2, "--idle-timeout"), (["--max-clients", "0"], {}, 2, "--max-clients"), (["word"], {}, 2, "word"),
             (["--frob"], {}, 2, "--frob")):
