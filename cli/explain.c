@@ -522,9 +522,11 @@ static json_t *host_answer(const struct question *q, const struct policy *policy
         const bool ok = v->reason == POLICY_OK;
         const char *const preset = policy_rule_preset(policy, v->rule);
         const char *const mode = text_of(json_object_get(q->plan, "network"), "mode");
+        const bool none = mode && strcmp(mode, "none") == 0;
         char reason[128];
 
-        (void) snprintf(reason, sizeof(reason), "%s%s%s", policy_reason_text(v),
+        (void) snprintf(reason, sizeof(reason), "%s%s%s",
+                        none ? "the run has no network but its own loopback" : policy_reason_text(v),
                         v->reason == POLICY_ADDRESS ? ": " : "",
                         v->reason == POLICY_ADDRESS ? v->special : "");
         return json_pack("{s:s,s:i,s:s*,s:b,s:s,s:s*,s:s*,s:s*}", "host", host->name, "port", (int) port,
@@ -538,19 +540,21 @@ static json_t *host_answer(const struct question *q, const struct policy *policy
 
 static void print_host_answer(const json_t *answer, const struct host *host) {
         const char *rule = text_of(answer, "rule"), *preset = text_of(answer, "preset");
+        const char *mode = text_of(answer, "mode");
         const bool ok = json_is_true(json_object_get(answer, "allowed"));
+        const bool rules = mode && (strcmp(mode, "allowlist") == 0 || strcmp(mode, "denylist") == 0);
 
         printf("%s port %d\n", host->name, (int) json_integer_value(json_object_get(answer, "port")));
-        printf("  network %s\n", text_of(answer, "mode") ? ESC(text_of(answer, "mode")) : "open");
+        printf("  network %s\n", mode ? ESC(mode) : "open");
         if (rule)
                 printf("  rule    %s%s%s%s\n", ESC(rule), preset ? " (preset " : "", preset ? preset : "",
                        preset ? ")" : "");
-        else
+        else if (rules)
                 printf("  rule    no rule matches\n");
         printf("  connect %s\n", ok ? "yes" : ESC(text_of(answer, "reason")));
         if (ok && host_is_alias(host) && rule)
                 printf("  it is 127.0.0.1, then ::1, of the host\n");
-        else if (ok && host->kind == HOST_NAME)
+        else if (ok && rules && host->kind == HOST_NAME)
                 printf("  the addresses it resolves to are decided again, before one of them is dialled\n");
 }
 
@@ -564,6 +568,9 @@ static int explain_host(struct question *q, struct error *err) {
         uint16_t port;
         int r;
 
+        if (strchr(q->o->host, '/'))
+                return error_set(err, -EINVAL, "--host '%s': want NAME[:PORT], not a URL or a path",
+                                 ESC(q->o->host));
         r = host_parse_authority(q->o->host, strlen(q->o->host), 443, &host, &port, err);
         if (r < 0)
                 return error_wrap(err, r, "--host '%s'", ESC(q->o->host));
@@ -610,6 +617,12 @@ static int read_words(struct question *q, int argc, char **argv, int next, const
         int n = argc - next;
 
         *ret_whose = NULL;
+        for (int i = next; i < argc; i++)
+                if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[next - 1], "--") != 0)
+                        return error_set(err, -EINVAL,
+                                         "explain: '%s' comes too late: options stand before RUN, and words "
+                                         "that begin with '-' behind '--'",
+                                         ESC(argv[i]));
         if (q->o->host) {
                 if (n > 1)
                         return error_set(err, -EINVAL,
@@ -627,8 +640,9 @@ static int read_words(struct question *q, int argc, char **argv, int next, const
                         ESC(argv[argc - 1]));
         n -= q->op >= 0;
         if (n < 1 || n > 2)
-                return error_set(err, -EINVAL,
-                                 "explain: say which path: cofferdam explain [RUN|SPEC] PATH [OP]");
+                return error_set(
+                        err, -EINVAL,
+                        "explain: say which path, or --host NAME: cofferdam explain [RUN|SPEC] PATH [OP]");
         if (n == 2)
                 *ret_whose = argv[next];
         q->asked = argv[next + n - 1];
@@ -681,7 +695,8 @@ static const struct flag_option explain_options[] = {
 
 static const struct flag_set explain_flags = {
         .usage = "cofferdam explain [OPTIONS] [RUN|SPEC] PATH [OP]",
-        .summary = "Say which rule of the guard decides about PATH, and what becomes of OP.",
+        .summary = "Say which rule of the guard decides about PATH, and what becomes of OP, or with "
+                   "--host whether a host may be connected to.",
         .options = explain_options,
         .n_options = ARRAY_SIZE(explain_options),
         .spec = true,

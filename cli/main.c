@@ -37,7 +37,7 @@ const struct verb verbs[] = {
         { "diff", "show what a run changed and the host does not have", verb_diff },
         { "apply", "land what a run holds on the host", verb_apply },
         { "discard", "throw away a run and what it holds", verb_discard },
-        { "explain", "which rule decides about a path, and what it says", verb_explain },
+        { "explain", "which rule decides about a path or a host", verb_explain },
         { "net", "show or change what a run may connect to", verb_net },
         { "export", "write the workspace as the run sees it to a directory", verb_export },
         { "gc", "clear up after runs that died", verb_gc },

@@ -76,7 +76,8 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv);
 /** verb_spec() - show, check and describe specifications */
 int verb_spec(const struct ctx *ctx, int argc, char **argv);
 
-/** verb_explain() - which rule decides about a path; EXIT_FAILED when the operation asked for is refused */
+/** verb_explain() - which rule decides about a path or a host; EXIT_FAILED when the operation asked for is
+ * refused */
 int verb_explain(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_diff() - what a run changed and the host does not have; EXIT_FAILED when something is in conflict */

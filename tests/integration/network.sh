@@ -321,7 +321,14 @@ explains() {
         status 0 "$C" explain --host codeload.github.com --network allowlist --preset code-hosts >said
         has "$(cat said)" '(preset code-hosts)'
         status 1 "$C" explain --host x.example >said
+        has "$(cat said)" 'connect the run has no network but its own loopback'
+        lacks "$(cat said)" rule
         status 0 "$C" explain --host x.example --network open >said
+        lacks "$(cat said)" dialled
+        status 1 "$C" explain --host https://x.example/ --network open 2>said
+        has "$(cat said)" 'not a URL'
+        status 2 "$C" explain some-run --host x.example 2>said
+        has "$(cat said)" "'--host' comes too late"
         status 1 "$C" explain --host 'x..example' --network open 2>said
         has "$(cat said)" "--host 'x..example'"
         status 2 "$C" explain --host x.example a b
