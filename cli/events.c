@@ -41,6 +41,8 @@ static const char *const types[] = {
         "sandbox_skipped",
         "sandbox_started",
         "sandbox_workspace_export_failed",
+        "secret_token_issued",
+        "secret_token_revoked",
         "workspace_exported",
         "workspace_shared",
 };
