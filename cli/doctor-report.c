@@ -8,6 +8,7 @@
 #include "drivers/driver.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
+#include "runtime/spec/resolve.h"
 
 enum { COLUMNS = 80, COLUMN_STATE = 18, COLUMN_TEXT = 28 };
 
@@ -179,7 +180,7 @@ static bool row_ok(const struct report *report, const char *key) {
 /* what the driver that was selected can do of the features that specifications ask for */
 static json_t *capabilities_json(bool native) {
         return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", 0, "build", 0, "mounts", native,
-                         "network_policy", native, "post_create", 0, "remote_user", native);
+                         "network_policy", native, "post_create", native, "remote_user", native);
 }
 
 static const char *program_path(char *buf, size_t size) {
@@ -193,6 +194,43 @@ static const char *container_runtime(const struct report *report) {
         if (row_ok(report, "docker_client"))
                 return "docker";
         return row_ok(report, "podman_client") ? "podman" : "";
+}
+
+/* The mode of a run whose command line says none; what the environment and the files of the caller say about
+ * it may be wrong. */
+static json_t *default_mode(const struct ctx *ctx) {
+        AUTO_SPEC struct spec *spec = NULL;
+        AUTO_JSON json_t *dump = NULL;
+        const struct flags nothing = { 0 };
+        const char *value, *tier;
+        char text[ERROR_MSG_MAX + 16];
+        struct error err = { 0 };
+
+        if (spec_resolve(ctx, &nothing, &spec, &err) < 0) {
+                (void) snprintf(text, sizeof(text), "INVALID: %s", err.msg);
+                return json_from_bytes(text, sizeof(text));
+        }
+        dump = spec_dump(spec);
+        value = json_string_value(json_object_get(json_object_get(dump, "mode"), "value"));
+        tier = json_string_value(json_object_get(json_object_get(dump, "mode"), "tier"));
+        if (!value || !tier)
+                return NULL;
+        return json_sprintf("%s%s", value,
+                            strcmp(tier, "built-in") == 0 ? " (built-in sandbox-by-default)" : "");
+}
+
+/* Why there is no driver: what is missing first. */
+static json_t *driver_error(const struct report *report) {
+        for (size_t i = 0; i < report->n_rows && !report->cloud; i++) {
+                const struct probe_row *r = &report->rows[i];
+                char text[sizeof(r->evidence) + 32];
+
+                if (!r->required || r->state != PROBE_MISSING)
+                        continue;
+                (void) snprintf(text, sizeof(text), "%s: %s", r->name, r->evidence);
+                return json_from_bytes(text, sizeof(text));
+        }
+        return json_string("no driver of this build serves here");
 }
 
 static const char *linkage_of(const struct report *report) {
@@ -212,23 +250,19 @@ json_t *report_json(const struct ctx *ctx, const struct report *report) {
 
         (void) uname(&name);
         (void) program_path(program, sizeof(program));
-        root = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:s, s:o}", "host",
+        root = json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:o, s:s, s:o, s:s, s:o}", "host",
                          ctx_getenv(ctx, "KUBERNETES_SERVICE_HOST") ? "cloud" : "local", "os", "linux",
                          "arch", name.machine, "container_runtime", container_runtime(report),
-                         "sandbox_default", "auto (built-in sandbox-by-default)", "selected_driver",
-                         driver ? driver : "", "available_drivers",
-                         driver ? json_pack("[s]", driver) : json_array(), "scheduling_policy", "",
-                         "iterion_binary", json_from_bytes(program, sizeof(program)), "iterion_binary_link",
-                         linkage, "capabilities", capabilities_json(driver != NULL));
+                         "sandbox_default", default_mode(ctx), "selected_driver", driver ? driver : "",
+                         "available_drivers", driver ? json_pack("[s]", driver) : json_array(),
+                         "scheduling_policy", "", "iterion_binary", json_from_bytes(program, sizeof(program)),
+                         "iterion_binary_link", linkage, "capabilities", capabilities_json(driver != NULL));
         if (!root || json_object_set_new(root, "version", json_string(COFFERDAM_VERSION)) < 0 ||
             json_object_set_new(root, "failures", json_integer((json_int_t) report_failures(report))) < 0 ||
             json_object_set_new(root, "target", json_string(report->cloud ? "cloud" : "local")) < 0 ||
             json_object_set_new(root, "rows", rows_json(report)) < 0)
                 return NULL;
-        if (!driver && json_object_set_new(root, "driver_error",
-                                           json_string(missing_rows(report) > 0
-                                                               ? "a required row is missing"
-                                                               : "no driver of this build serves here")) < 0)
+        if (!driver && json_object_set_new(root, "driver_error", driver_error(report)) < 0)
                 return NULL;
         if (report->n_checks > 0 && json_object_set_new(root, "checks", checks_json(report)) < 0)
                 return NULL;
