@@ -4,6 +4,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
 #include <linux/filter.h>
 #include <linux/fuse.h>
 #include <linux/seccomp.h>
@@ -93,8 +95,8 @@ void try_fuse_features(const struct probe_host *host, struct probe_result *ret) 
         if ((size_t) n >= sizeof(struct fuse_in_header) + 20)
                 memcpy(&more, request + sizeof(struct fuse_in_header) + 16, sizeof(more));
         flags = init.flags | (init.flags & INIT_EXT_ ? (uint64_t) more << 32 : 0);
-        result_note(ret, "protocol %u.%u, passthrough %s, io_uring %s", init.major, init.minor,
-                    yes_no(flags & INIT_PASSTHROUGH_), yes_no(flags & INIT_OVER_URING_));
+        result_note(ret, "protocol %u.%u, passthrough %s, io_uring %s, libfuse %.16s", init.major, init.minor,
+                    yes_no(flags & INIT_PASSTHROUGH_), yes_no(flags & INIT_OVER_URING_), fuse_pkgversion());
 }
 
 /* A listener for one call that is never made: an outer sandbox may have the only one there can be. */

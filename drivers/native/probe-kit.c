@@ -315,7 +315,8 @@ static const struct {
         { kubernetes_applies, "a seccomp filter, probably the outer pod's (Seccomp: 2 in /proc/self/status)",
           "in the pod: securityContext.seccompProfile.type: Unconfined, or use --driver kubernetes" },
         { seccomp_applies, "a seccomp filter is in force (Seccomp: 2 in /proc/self/status)",
-          "start cofferdam outside of the program that set the seccomp filter" },
+          "start cofferdam outside of the program that set the seccomp filter; in a systemd service set "
+          "RestrictNamespaces=no and drop SystemCallFilter=" },
         { selinux_applies, "SELinux is enforcing",
           "sudo ausearch -m avc -ts recent shows the denial; allow it by policy" },
         { chroot_applies, "a chroot: the kernel makes no user namespace in one",

@@ -25,7 +25,9 @@ struct probe_host {
         bool proc_masked;       /* something is mounted on parts of /proc */
         bool wsl;
         bool virtual_machine;
-        char container[32]; /* "docker", "podman", "kubernetes", ..., "" */
+        char container[32];     /* "docker", "podman", "kubernetes", ..., "" */
+        const char *mark;       /* the file or variable that says so; NULL: "container" */
+        const char *stray_mark; /* such a file where no container can be; NULL: none */
 };
 
 /** struct probe_result - what an attempt found */

@@ -226,7 +226,9 @@ static void use_overlay(int lower, int upper, int work, struct probe_result *ret
                  fstatat(overlay, "d/file", &st, 0) == 0)
                 result_fact(ret, -EDOM, "an overlay does not keep its layers apart");
         else
-                result_note(ret, "mounts with userxattr where runs keep changes, copies up, removes");
+                result_note(ret,
+                            "mounts with userxattr where runs keep changes, copies up, removes, redirect %s",
+                            renameat(overlay, "moved", overlay, "there") == 0 ? "yes" : "no");
 }
 
 static void try_layers(int lower, int dir, struct probe_result *ret) {
@@ -258,7 +260,7 @@ void try_overlay(const struct probe_host *host, struct probe_result *ret) {
                 return;
         }
         dir = open_beneath(state, name, O_RDONLY | O_DIRECTORY, 0);
-        if (mkdirat(lower, "d", 0755) == 0)
+        if (mkdirat(lower, "d", 0755) == 0 && mkdirat(lower, "moved", 0755) == 0)
                 file = openat(lower, "d/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
         if (dir < 0 || file < 0)
                 result_failed(ret, -errno, "make the layers");

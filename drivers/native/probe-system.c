@@ -54,6 +54,23 @@ static bool proc_is_masked(void) {
         return false;
 }
 
+/* Whether this process is in the first pid, IPC and UTS namespace of the kernel, by the numbers that those
+ * have had since Linux 3.8: no container engine leaves all three. */
+static bool is_first_everywhere(void) {
+        static const struct {
+                const char *name;
+                ino_t first;
+        } kinds[] = { { "/proc/self/ns/pid", 0xeffffffcU },
+                      { "/proc/self/ns/ipc", 0xefffffffU },
+                      { "/proc/self/ns/uts", 0xeffffffeU } };
+        struct stat st;
+
+        for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+                if (stat(kinds[i].name, &st) < 0 || st.st_ino != kinds[i].first)
+                        return false;
+        return true;
+}
+
 void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
         static const struct {
                 const char *file, *variable, *kind;
@@ -87,10 +104,18 @@ void probe_host_read(const struct ctx *ctx, struct probe_host *ret) {
         ret->chrooted = statx(AT_FDCWD, "/", 0, STATX_MODE, &stx) == 0 &&
                         (stx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) &&
                         !(stx.stx_attributes & STATX_ATTR_MOUNT_ROOT);
-        for (size_t i = 0; i < ARRAY_SIZE(containers) && !ret->container[0]; i++)
-                if (containers[i].file ? access(containers[i].file, F_OK) == 0
-                                       : ctx_getenv(ctx, containers[i].variable) != NULL)
+        for (size_t i = 0; i < ARRAY_SIZE(containers) && !ret->mark; i++) {
+                const char *const mark = containers[i].file ? containers[i].file : containers[i].variable;
+
+                if (containers[i].file ? access(containers[i].file, F_OK) < 0
+                                       : ctx_getenv(ctx, containers[i].variable) == NULL)
+                        continue;
+                if (containers[i].file && is_first_everywhere())
+                        ret->stray_mark = mark;
+                else
                         (void) snprintf(ret->container, sizeof(ret->container), "%s", containers[i].kind);
+                ret->mark = mark;
+        }
         if (container && container[0] && !ret->container[0])
                 (void) escape_str(container, ret->container, sizeof(ret->container));
 }
@@ -106,11 +131,17 @@ void try_kernel(const struct probe_host *host, struct probe_result *ret) {
 }
 
 void try_environment(const struct probe_host *host, struct probe_result *ret) {
-        result_note(ret, "%s, %s%s%s",
+        const char *const mark = host->container[0] ? host->mark : host->stray_mark;
+        char where[64] = "";
+
+        if (mark)
+                (void) snprintf(where, sizeof(where), host->container[0] ? " (%s)" : " (%s is left from one)",
+                                mark);
+        result_note(ret, "%s, %s%s%s%s",
                     host->wsl               ? "WSL"
                     : host->virtual_machine ? "virtual machine"
                                             : "no virtual machine seen",
-                    host->container[0] ? "container: " : "no container", host->container,
+                    host->container[0] ? "container: " : "no container", host->container, where,
                     host->seccomp_mode == 2 ? ", under a seccomp filter" : "");
 }
 
@@ -150,6 +181,31 @@ static int make_entry(const char *path) {
         return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : 0;
 }
 
+/* What is there already must be the caller's own, as a run wants it. Return: whether it is. */
+static bool is_own_state(const struct probe_host *host, struct probe_result *ret) {
+        static const char *const levels[] = { "", "/runs" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+                char path[PATH_MAX];
+                AUTO_FD int fd = -1;
+
+                (void) snprintf(path, sizeof(path), "%s%s", host->ctx->state_dir, levels[i]);
+                fd = file_own_dir(AT_FDCWD, path, host->ctx->uid);
+                if (fd == -ENOENT)
+                        return true;
+                if (fd == -ENOTDIR)
+                        result_fact(ret, fd, "'%.50s' is a symbolic link or no directory", ESC(path));
+                else if (fd == -EPERM)
+                        result_fact(ret, fd, "'%.36s' must belong to uid %u and be writable by nobody else",
+                                    ESC(path), (unsigned int) host->ctx->uid);
+                else if (fd < 0)
+                        result_failed(ret, fd, "open %.60s", ESC(path));
+                if (fd < 0)
+                        return false;
+        }
+        return true;
+}
+
 /* The nearest directory that exists must take a new entry. */
 void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         char path[PATH_MAX];
@@ -160,6 +216,8 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
                 result_fact(ret, -ENOENT, "neither HOME nor XDG_STATE_HOME is set");
                 return;
         }
+        if (!is_own_state(host, ret))
+                return;
         (void) snprintf(path, sizeof(path), "%s", host->ctx->state_dir);
         while (access(path, F_OK) < 0 && errno == ENOENT && (slash = strrchr(path, '/')) && path[1])
                 slash[slash == path] = 0;

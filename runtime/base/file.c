@@ -113,3 +113,12 @@ int file_put(int dir_fd, const char *path, const char *text) {
                 return -errno;
         return (size_t) n == len ? 0 : -EIO;
 }
+
+int file_own_dir(int dir_fd, const char *name, uid_t uid) {
+        AUTO_FD int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct stat st;
+
+        if (fd < 0 || fstat(fd, &st) < 0)
+                return -errno;
+        return st.st_uid == uid && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 ? TAKE_FD(fd) : -EPERM;
+}

@@ -39,6 +39,13 @@ int file_replace_at(int dir_fd, const char *name, const void *data, size_t len, 
         __attribute__((warn_unused_result));
 
 /**
+ * file_own_dir() - the directory @name in @dir_fd, if it is @uid's and nobody else can write to it
+ * Return: descriptor; -ENOTDIR: a symbolic link or no directory; -EPERM: others have a say; -errno of
+ * openat(2).
+ */
+int file_own_dir(int dir_fd, const char *name, uid_t uid) __attribute__((warn_unused_result));
+
+/**
  * file_put() - write @text in one write(2) to an existing file (procfs, sysfs)
  * Return: 0 or -errno.
  */

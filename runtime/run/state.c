@@ -34,29 +34,32 @@ enum { TEMPORARY_SIZE = sizeof(temporary_prefix) + RUN_ID_LEN };
 
 static const char elsewhere[] = "remedy: set XDG_STATE_HOME to a directory that you can write";
 
+static const char *remedy(int code) {
+        return code == EMFILE || code == ENFILE ? "remedy: raise 'ulimit -n'" : elsewhere;
+}
+
 /* Opens the directory @name below @dir_fd, made 0700 when missing; it must be the caller's own. */
 static int own_dir(int dir_fd, const char *name, const struct ctx *ctx, struct error *err) {
         const char *path = ctx->state_dir;
-        struct stat st;
-        AUTO_FD int fd = -1;
+        int fd;
 
         if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
                 return error_set(err, -errno, "state directory '%s': make '%s': %s; %s", ESC(path), ESC(name),
                                  strerror(errno), elsewhere);
-        fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 && errno == ENOTDIR)
+        fd = file_own_dir(dir_fd, name, ctx->uid);
+        if (fd == -ENOTDIR)
                 return error_set(err, -ENOTDIR,
                                  "state directory '%s': '%s' is a symbolic link or no directory; %s",
                                  ESC(path), ESC(name), elsewhere);
-        if (fd < 0 || fstat(fd, &st) < 0)
-                return error_set(err, -errno, "state directory '%s': open '%s': %s; %s", ESC(path), ESC(name),
-                                 strerror(errno), elsewhere);
-        if (st.st_uid != ctx->uid || (st.st_mode & 022) != 0)
+        if (fd == -EPERM)
                 return error_set(err, -EPERM,
                                  "state directory '%s': '%s' must belong to uid %u and be writable by nobody "
                                  "else; %s",
                                  ESC(path), ESC(name), (unsigned int) ctx->uid, elsewhere);
-        return TAKE_FD(fd);
+        if (fd < 0)
+                return error_set(err, fd, "state directory '%s': open '%s': %s; %s", ESC(path), ESC(name),
+                                 strerror(-fd), remedy(-fd));
+        return fd;
 }
 
 /* Makes the parents of the state directory; they may be anybody's (a home's .local), the directory itself
@@ -86,7 +89,7 @@ static int parents(const char *path, int *ret_fd, struct error *err) {
                         const int r = errno == ENOENT && made < 0 ? made : -errno;
 
                         return error_set(err, r, "state directory '%s': %s; %s", ESC(path), strerror(-r),
-                                         elsewhere);
+                                         remedy(-r));
                 }
                 (void) fd_close(fd);
                 fd = next;

@@ -375,7 +375,54 @@ json_fits_the_schema() {
         status 1 python3 "$here/schema.py" "$TOP/docs/schema/doctor.json" bad.json >out
 }
 
+# what is there already in the place of the state: doctor and run say the same; red with make_entry() alone
+state_of_others() {
+        local how
+        export XDG_STATE_HOME=$W/own
+        mkdir own elsewhere
+        for how in 'mkdir -m 777 own/cofferdam' 'ln -s ../elsewhere own/cofferdam' 'mkdir -p -m 777 own/cofferdam/runs' \
+                'mkdir own/cofferdam; echo >own/cofferdam/runs' 'echo >own/cofferdam'; do
+                rm -rf own/*
+                (umask 0 && sh -c "$how") || fail "$how"
+                status 1 "$C" doctor >out
+                row 'state directory' missing
+                status 125 "$C" run -- true 2>err
+                has "$(tr -s ' \n' ' ' <out)" "$(sed 's/.*state directory: \(.*\): runs cannot be recorded.*/\1/' err)" "$how"
+        done
+        rm -rf own
+        status 0 "$C" doctor >out
+}
+
+# a file that container engines leave, on a host and in a container; red without is_first_everywhere()
+mark_of_a_container() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts over /run'
+        [ "$(stat -Lc %i /proc/self/ns/pid)" = 4026531836 ] || skip 'case says: needs the first pid namespace'
+        local mark='mount -t tmpfs none /run && : >/run/.containerenv && exec "$1" doctor'
+        unshare -m --propagation private sh -c "$mark" - "$C" >out || true
+        row surroundings ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'no container (/run/.containerenv is left from one)'
+        unshare -mpf --mount-proc --propagation private sh -c "$mark" - "$C" >out || true
+        row surroundings ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'container: podman (/run/.containerenv)'
+}
+
+json_says_the_default() {
+        local said
+        for said in 'none none' 'auto auto' 'nonsense INVALID: ITERION_SANDBOX_DEFAULT'; do
+                ITERION_SANDBOX_DEFAULT=${said%% *} "$C" doctor --json >out
+                has "$(cat out)" "\"sandbox_default\": \"${said#* }"
+        done
+        "$C" doctor --json >out
+        has "$(cat out)" '"sandbox_default": "auto (built-in sandbox-by-default)"'
+        has "$(cat out)" '"post_create": true'
+        has "$("$C" doctor | tr -s ' \n' ' ')" 'libfuse 3.'
+        has "$("$C" doctor | tr -s ' \n' ' ')" 'redirect '
+}
+
 t 'all is well here' healthy
+t 'a state directory that is not the caller'"'"'s alone' state_of_others
+t 'what a container engine left behind is no container' mark_of_a_container
+t 'JSON says the default mode, and what works' json_says_the_default
 t 'a docker socket that never answers' docker_that_never_answers
 t 'a docker daemon that answers' docker_that_answers
 t 'a docker daemon that lies' docker_that_lies
