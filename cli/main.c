@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,6 +102,11 @@ static int dispatch(int argc, char **argv) {
         if (argc < 2) {
                 log_error("no verb: see 'cofferdam help'");
                 return EXIT_USAGE;
+        }
+        if (getauxval(AT_SECURE)) {
+                log_error("this program has more rights than who started it, and would hand them to everybody: "
+                          "take them from the file: chmod ug-s, or setcap -r");
+                return EXIT_SETUP;
         }
         if (strcmp(argv[1], INIT_WORD) == 0)
                 native_init();

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +233,8 @@ static int become(const struct exec_request *req, const struct driver_plan *plan
         (void) sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) umask(022);
+        if (sys_close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 && plan->fence)
+                return errno; /* what the caller left open would be open behind the fence */
         if (chdir(req->cwd ? req->cwd : plan->workspace) < 0)
                 return -errno;
         if (plan->fence) {

@@ -148,10 +148,11 @@ static int loop(struct client *c) {
         while (!c->over || (terminal_holds(&c->terminal) && !c->impatient)) {
                 struct pollfd fds[5 + RELAY_STREAMS] = { { .fd = c->over ? -1 : c->sock, .events = POLLIN },
                                                          { .fd = c->signal_fd, .events = POLLIN } };
+                const int relay_ms = relay_poll(c->relay, fds + 5);
+                const int terminal_ms = terminal_poll(&c->terminal, fds + 2);
                 int n, r;
 
-                relay_poll(c->relay, fds + 5);
-                n = poll(fds, ARRAY_SIZE(fds), terminal_poll(&c->terminal, fds + 2));
+                n = poll(fds, ARRAY_SIZE(fds), terminal_ms >= 0 ? terminal_ms : relay_ms);
                 if (n < 0) {
                         if (errno == EINTR)
                                 continue;
@@ -159,7 +160,7 @@ static int loop(struct client *c) {
                 }
                 if (fds[1].revents)
                         on_signal(c);
-                terminal_dispatch(&c->terminal, fds + 2, n == 0);
+                terminal_dispatch(&c->terminal, fds + 2, n == 0 && terminal_ms >= 0);
                 relay_dispatch(c->relay, fds + 5);
                 r = fds[0].revents ? on_message(c) : 0;
                 if (r < 0)

@@ -48,10 +48,10 @@ static int loop(struct pass *p, struct relay *relay) {
         while (!p->over) {
                 struct pollfd fds[2 + RELAY_STREAMS] = { { .fd = p->sock, .events = POLLIN },
                                                          { .fd = p->client, .events = POLLIN } };
+                const int ms = relay_poll(relay, fds + 2);
                 int r = 0;
 
-                relay_poll(relay, fds + 2);
-                if (poll(fds, ARRAY_SIZE(fds), -1) < 0) {
+                if (poll(fds, ARRAY_SIZE(fds), ms) < 0) {
                         if (errno == EINTR)
                                 continue;
                         return -errno;

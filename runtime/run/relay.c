@@ -2,16 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
-#include "runtime/base/file.h"
 
-enum { CHUNK = 65536, DRAIN_STEP_MS = 2000 };
+/* LIVE_CHUNK: a page, the least that a pipe holds; one that has room for it then is empty */
+enum { CHUNK = 65536, LIVE_CHUNK = 4096, DRAIN_STEP_MS = 2000, BACKGROUND_STEP_MS = 500 };
 
 static const char *const names[RELAY_STREAMS] = { "input", "output", "error" };
 
@@ -25,6 +25,21 @@ static int make_pipe(struct relay_stream *s, int file_fd, bool input, struct err
         s->theirs = pair[!input];
         (void) fcntl(s->ours, F_SETFL, O_NONBLOCK);
         return 0;
+}
+
+/* Whether @fd is a unix stream socket that is connected: it cannot be led elsewhere. */
+static bool is_closed_in(int fd) {
+        struct sockaddr_storage peer;
+        socklen_t len = sizeof(int), peer_len = sizeof(peer);
+        int domain = 0, type = 0;
+
+        return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX &&
+               getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_STREAM &&
+               getpeername(fd, (struct sockaddr *) &peer, &peer_len) == 0;
+}
+
+static bool is_live(int fd, mode_t mode) {
+        return S_ISSOCK(mode) ? !is_closed_in(fd) : S_ISCHR(mode) && isatty(fd);
 }
 
 static bool same_file(int a, int b) {
@@ -48,7 +63,8 @@ int relay_init(struct relay *ret, int stdio[RELAY_STREAMS], struct error *err) {
                                 "standard %s is a %s, which would lead out of the sandbox: redirect it to a "
                                 "file or to /dev/null",
                                 names[i], S_ISDIR(st.st_mode) ? "directory" : "disk");
-                if (!S_ISREG(st.st_mode))
+                s->live = is_live(stdio[i], st.st_mode);
+                if (!S_ISREG(st.st_mode) && !s->live)
                         continue;
                 if (i == 2 && out->file_fd >= 0 && same_file(out->file_fd, stdio[i])) {
                         stdio[i] = out->theirs; /* the order of what is written to both is kept */
@@ -57,6 +73,8 @@ int relay_init(struct relay *ret, int stdio[RELAY_STREAMS], struct error *err) {
                 r = make_pipe(s, stdio[i], i == 0, err);
                 if (r < 0)
                         return r;
+                if (i == 0 && s->live && fcntl(s->ours, F_SETPIPE_SZ, LIVE_CHUNK) < 0)
+                        return error_set(err, -errno, "pipe for standard input: %s", strerror(errno));
                 stdio[i] = s->theirs;
         }
         return 0;
@@ -68,13 +86,30 @@ void relay_drop_ours(struct relay *r) {
 }
 
 void relay_drop_theirs(struct relay *r) {
-        for (int i = 1; i < RELAY_STREAMS; i++)
-                r->streams[i].theirs = fd_close(r->streams[i].theirs);
+        for (int i = 0; i < RELAY_STREAMS; i++)
+                if (i > 0 || r->streams[i].live)
+                        r->streams[i].theirs = fd_close(r->streams[i].theirs);
 }
 
-void relay_poll(const struct relay *r, struct pollfd fds[RELAY_STREAMS]) {
+/* Whoever reads from a terminal in the background is stopped. */
+static bool in_background(int fd) {
+        const pid_t group = tcgetpgrp(fd);
+
+        return group >= 0 && group != getpgrp();
+}
+
+int relay_poll(const struct relay *r, struct pollfd fds[RELAY_STREAMS]) {
+        const struct relay_stream *in = &r->streams[0];
+
         for (int i = 0; i < RELAY_STREAMS; i++)
                 fds[i] = (struct pollfd){ .fd = r->streams[i].ours, .events = i == 0 ? POLLOUT : POLLIN };
+        if (in->ours < 0 || !in->empty)
+                return -1;
+        fds[0] = (struct pollfd){ .fd = in->file_fd, .events = POLLIN };
+        if (!in_background(in->file_fd))
+                return -1;
+        fds[0].fd = -1;
+        return BACKGROUND_STEP_MS;
 }
 
 static void end(struct relay_stream *s) {
@@ -100,6 +135,40 @@ static void feed(struct relay_stream *s) {
                 end(s);
 }
 
+/* From a terminal or socket, and no more than the command has room for: what it does not read is lost. */
+static void feed_live(struct relay_stream *s) {
+        char chunk[LIVE_CHUNK];
+        ssize_t n;
+
+        if (!s->empty) {
+                s->empty = true;
+                return;
+        }
+        n = read(s->file_fd, chunk, sizeof(chunk));
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+                return;
+        if (n <= 0 || write(s->ours, chunk, (size_t) n) < 0)
+                end(s);
+        s->empty = false;
+}
+
+/* To what may be in non-blocking mode, which is not ours to change. Return: 0, -errno. */
+static int put(int fd, const char *data, size_t n) {
+        while (n > 0) {
+                const ssize_t done = write(fd, data, n);
+
+                if (done >= 0) {
+                        data += done;
+                        n -= (size_t) done;
+                } else if (errno == EAGAIN) {
+                        (void) poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, -1);
+                } else if (errno != EINTR) {
+                        return -errno;
+                }
+        }
+        return 0;
+}
+
 /* From the pipe into the file; a file that takes no more ends the pipe, and the command gets SIGPIPE. */
 static void take(struct relay_stream *s) {
         char chunk[CHUNK];
@@ -108,7 +177,7 @@ static void take(struct relay_stream *s) {
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return;
         if (n > 0)
-                s->error = write_all(s->file_fd, chunk, (size_t) n);
+                s->error = put(s->file_fd, chunk, (size_t) n);
         if (n <= 0 || s->error < 0)
                 end(s);
 }
@@ -117,7 +186,11 @@ void relay_dispatch(struct relay *r, const struct pollfd fds[RELAY_STREAMS]) {
         for (int i = 0; i < RELAY_STREAMS; i++) {
                 if (fds[i].fd < 0 || !fds[i].revents)
                         continue;
-                if (i == 0)
+                if (i == 0 && r->streams[i].live && fds[i].revents & POLLERR)
+                        end(&r->streams[i]); /* nobody is left to read, or nothing can be read */
+                else if (i == 0 && r->streams[i].live)
+                        feed_live(&r->streams[i]);
+                else if (i == 0)
                         feed(&r->streams[i]);
                 else
                         take(&r->streams[i]);
@@ -129,7 +202,7 @@ void relay_drain(struct relay *r) {
 
         end(&r->streams[0]);
         for (;;) {
-                relay_poll(r, fds);
+                (void) relay_poll(r, fds);
                 if (fds[1].fd < 0 && fds[2].fd < 0)
                         return;
                 if (poll(fds, RELAY_STREAMS, DRAIN_STEP_MS) <= 0)
@@ -149,7 +222,8 @@ int relay_error(const struct relay *r, struct error *err) {
 void relay_deinit(struct relay *r) {
         int unread = 0;
 
-        if (r->streams[0].theirs >= 0 && ioctl(r->streams[0].theirs, FIONREAD, &unread) == 0 && unread > 0)
+        if (!r->streams[0].live && r->streams[0].theirs >= 0 &&
+            ioctl(r->streams[0].theirs, FIONREAD, &unread) == 0 && unread > 0)
                 (void) lseek(r->streams[0].file_fd, -unread, SEEK_CUR);
         relay_drop_ours(r);
         for (int i = 0; i < RELAY_STREAMS; i++)

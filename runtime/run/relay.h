@@ -1,13 +1,16 @@
 /*
- * relay.h - standard descriptors that are files of the host, handed to the command as pipes
+ * relay.h - standard descriptors that lead out of the sandbox, handed to the command as pipes
  *
- * Whoever holds a descriptor of a file can do more with it than read or write: open it again for writing
- * through /proc/self/fd, change its mode up to set-uid, truncate it. So files are read and written by the
- * caller's process.
+ * Whoever holds a descriptor can do more with it than read or write. A file: open it again for writing
+ * through /proc/self/fd, change its mode up to set-uid, truncate it. A terminal: read what is typed for
+ * somebody else, also from standard error, and turn its echo off. A socket, which is of the network it was
+ * made in: connect it to another address. So these are read and written by the caller's process. What is left
+ * is pipes, and unix stream sockets that are connected, which can be no other.
  */
 #pragma once
 
 #include <poll.h>
+#include <stdbool.h>
 
 #include "runtime/base/error.h"
 
@@ -16,6 +19,8 @@ enum { RELAY_STREAMS = 3 };
 /** struct relay_stream - one standard descriptor; file_fd -1: passed as it is */
 struct relay_stream {
         int file_fd; /* the caller's, borrowed */
+        bool live;   /* a terminal or socket: what is read from it cannot be given back */
+        bool empty;  /* live input: nothing is in the pipe */
         int ours;    /* the other end of the pipe, owned; -1: ended */
         int theirs;  /* the command's end, owned */
         int error;   /* why nothing more could be written to the file, 0: it could */
@@ -33,8 +38,8 @@ struct relay {
         }
 
 /**
- * relay_init() - replace what are regular files in @stdio by pipes; one for stdout and stderr if they are one
- * file
+ * relay_init() - replace what leads out in @stdio by pipes; one for stdout and stderr if they are one
+ * object
  * @stdio: -1: closed; entries that are replaced are borrowed from @ret
  * Return: 0, -EINVAL (a directory or a disk: it would lead out of the sandbox), -errno.
  */
@@ -43,12 +48,16 @@ int relay_init(struct relay *ret, int stdio[RELAY_STREAMS], struct error *err)
 
 /** relay_drop_ours() - in the process that starts the command */
 void relay_drop_ours(struct relay *r);
-/** relay_drop_theirs() - in the caller's process, once the other has been forked; the end of stdin's pipe
- * stays */
+/** relay_drop_theirs() - in the caller's process, once the other has been forked; the end of the pipe of a
+ * file that is stdin stays */
 void relay_drop_theirs(struct relay *r);
 
-/** relay_poll() / relay_dispatch() - what to wait for, and what to do then */
-void relay_poll(const struct relay *r, struct pollfd fds[RELAY_STREAMS]);
+/**
+ * relay_poll() / relay_dispatch() - what to wait for, and what to do then
+ * Return: for how many milliseconds at most: a terminal does not say when its job comes to the foreground;
+ * -1: any time
+ */
+int relay_poll(const struct relay *r, struct pollfd fds[RELAY_STREAMS]);
 void relay_dispatch(struct relay *r, const struct pollfd fds[RELAY_STREAMS]);
 
 /** relay_drain() - when nobody is left to write: what is still in the pipes */

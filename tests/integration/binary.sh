@@ -48,9 +48,22 @@ calls_are_checked() {
         grep -q '__stack_chk_fail' code || fail 'no canary: file_replace_at'
 }
 
+# Red without the check of AT_SECURE in dispatch().
+set_user_id() {
+        [ "$(id -u)" = 0 ] || skip 'only root makes a program that others run as root'
+        cp -L "$C" "$T/set-id"
+        chmod 4755 "$T/set-id"
+        chmod 755 "$T"
+        status 125 setpriv --reuid 65534 --regid 65534 --clear-groups "$T/set-id" version 2>err
+        has "$(cat err)" 'more rights than who started it'
+        chmod 0755 "$T/set-id"
+        status 0 setpriv --reuid 65534 --regid 65534 --clear-groups "$T/set-id" version >out
+}
+
 t 'position independent, and static' position_independent
 t 'the code lies somewhere else each time' moves
 t 'tables are read-only' tables_are_read_only
 t 'nothing can be written and executed' nothing_is_both
 t 'canaries and landing pads' calls_are_checked
+t 'set-user-ID is refused' set_user_id
 finish

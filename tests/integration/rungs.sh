@@ -163,6 +163,17 @@ fenced() { timeout -k 5 60 "$deny" userns "$C" run --isolation degrade --mode au
 
 # Red, by line: without landlock_confine() in fence_enter() (files, kill, environ, the abstract socket), without its
 # first filter_load() (modes, sockets, queues, limits, watches), with the caller's environment in fill_env().
+# Red without close_range() in become().
+fence_closes_descriptors() {
+        [ "$(id -u)" != 0 ] || skip 'only a user gets a fence'
+        echo secret >"$HOME/secret"
+        exec 5<"$HOME/secret" 6>>"$HOME/log"
+        # shellcheck disable=SC2016
+        without userns --mode auto -- sh -c 'cat <&5; echo evil >&6; ls /proc/self/fd | wc -l' >out 2>"$T/inside" || fail "$(cat "$T/err")"
+        exec 5<&- 6>&-
+        eq 4 "$(cat out)" 'descriptors' # one of them is of ls
+        eq '' "$(cat "$HOME/log")"
+}
 fence_keeps() {
         [ "$(id -u)" != 0 ] || skip 'only a user gets a fence'
         mkdir ws other
@@ -270,6 +281,7 @@ fence_refuses() {
 }
 
 t 'a fence, when nothing else can be had' fence_keeps
+t 'a fence keeps what the caller left open' fence_closes_descriptors
 t 'a fence refuses what it cannot keep' fence_refuses
 t 'root without a user namespace' root_without_userns
 t 'a user namespace stays for others than root' userns_stays_for_others

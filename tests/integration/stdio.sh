@@ -82,6 +82,78 @@ many_lines_interleaved() {
         grep '^o' both | cmp - <(seq 0 2999 | sed 's/^/o/')
 }
 
+# What the caller's descriptors are of stays out: each line of the program is said by the work. Red when relay_init() takes
+# regular files only.
+no_way_by_socket() {
+        need_command python3
+        python3 - "$C" <<'PY' || fail 'by a socket'
+import socket, subprocess, sys
+inside = """
+import socket, os
+for fd in (0, 1):
+    try:
+        socket.socket(fileno=os.dup(fd))
+        print('a socket')
+    except OSError as e:
+        print('none', flush=True)
+print(input())
+"""
+server = socket.create_server(("127.0.0.1", 0))
+for kind in ("stream", "datagram"):
+    if kind == "stream":
+        end = socket.create_connection(server.getsockname())
+        other = server.accept()[0]
+    else:
+        end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    other.send(b"typed\n")
+    run = subprocess.Popen([sys.argv[1], "run", "--", "/usr/bin/python3", "-c", inside], stdin=end, stdout=end, stderr=2)
+    end.close()
+    said = b""
+    while said.count(b"\n") < 3:
+        more = other.recv(4096)
+        assert more, said
+        said += more
+    assert said == b"none\nnone\ntyped\n", said
+    assert run.wait() == 0
+# one that can be connected to nothing else is passed on
+end, other = socket.socketpair()
+run = subprocess.run([sys.argv[1], "run", "--", "/usr/bin/python3", "-c", "import socket; print(socket.socket(fileno=0).type)"],
+                     stdin=end, capture_output=True, text=True)
+assert run.stdout == "1\n", run # SOCK_STREAM
+PY
+}
+no_way_by_terminal() {
+        need_command python3
+        python3 - "$C" <<'PY' || fail 'by a terminal'
+import os, pty, sys, time
+script = """
+"$0" run -- sh -c '[ -t 2 ] && echo terminal; readlink /proc/self/fd/2 >&2; read x; echo "work: $x"' </dev/null >out &
+sleep 1; read x; echo "shell: $x"; wait
+"$0" run -- sh -c 'read x; echo "work: $x" >&2' >out2
+"""
+pid, master = pty.fork()
+if pid == 0:
+    os.execvp("bash", ["bash", "-mc", script, sys.argv[1]])
+said, sent, end = b"", 0, time.time() + 30
+while time.time() < end:
+    try:
+        more = os.read(master, 4096)
+    except OSError:
+        break
+    said += more
+    if sent == 0 and b"pipe:" in said:
+        os.write(master, b"secret\n")
+        sent = 1
+    if sent == 1 and b"shell: secret" in said:
+        os.write(master, b"for the work\n")
+        sent = 2
+os.close(master) # whoever still waits is hung up on
+os.waitpid(pid, 0)
+assert open("out").read() == "work: \n", open("out").read()
+assert b"shell: secret" in said and b"work: for the work" in said, said
+PY
+}
+
 t '100 MB out' out_100_mb
 t '100 MB in' in_100_mb
 t '100 MB through' through_100_mb
@@ -97,4 +169,6 @@ t 'the reader goes away' reader_goes_away
 t 'a full device is reported' full
 t 'bytes that are no text' binary_names
 t 'both streams into one file keep their order' many_lines_interleaved
+t 'no way out by a socket' no_way_by_socket
+t 'no way out by a terminal' no_way_by_terminal
 finish
