@@ -242,7 +242,8 @@ static void init_close(const struct setup *s) {
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
                 keep[n++] = s->os_fd[i];
         for (size_t i = 0; i < s->plan->n_regions; i++) {
-                if (s->plan->rungs.no_guard) /* for attach_source() */
+                if (s->plan->rungs.no_guard ||
+                    s->plan->regions[i].in_memory) /* attach_source(), make_layers() */
                         keep[n++] = s->plan->regions[i].pin.fd;
                 if (s->uppers.work[i] < 0)
                         continue;
