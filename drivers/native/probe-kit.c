@@ -12,12 +12,15 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
+
+enum { LIMIT_STEP_MS = 10, LIMIT_STEPS = 10 };
 
 int probe_read_text(const char *path, char *buf, size_t size) {
         AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -160,6 +163,19 @@ static void reap(pid_t pid, int pidfd) {
                 (void) waitpid(pid, NULL, 0);
 }
 
+/* clone(2), again for a while when a limit is reached: the kernel gives back what earlier attempts had some
+ * milliseconds after they are gone. */
+static pid_t clone_in_time(const struct probe_host *host, uint64_t flags, int *ret_pidfd) {
+        const struct timespec step = { .tv_nsec = LIMIT_STEP_MS * 1000000L };
+        pid_t pid = sys_clone(flags, ret_pidfd);
+
+        for (int i = 0; pid == -ENOSPC && host->max_user_namespaces != 0 && i < LIMIT_STEPS; i++) {
+                (void) nanosleep(&step, NULL);
+                pid = sys_clone(flags, ret_pidfd);
+        }
+        return pid;
+}
+
 void probe_child(const struct probe_host *host, uint64_t flags, probe_try *try, struct probe_result *ret) {
         AUTO_FD int reader = -1, writer = -1, pidfd = -1;
         int pipe_fds[2];
@@ -172,7 +188,7 @@ void probe_child(const struct probe_host *host, uint64_t flags, probe_try *try, 
         }
         reader = pipe_fds[0];
         writer = pipe_fds[1];
-        pid = sys_clone(flags, &pidfd);
+        pid = clone_in_time(host, flags, &pidfd);
         if (pid < 0) {
                 char step[sizeof(ret->step)];
 

@@ -21,9 +21,11 @@
 #include "drivers/native/cgroup.h"
 #include "drivers/native/probe-kit.h"
 #include "drivers/native/seccomp.h"
+#include "fs/layer.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
+#include "runtime/base/sys.h"
 
 /* Whether @word stands in the first page of @path. */
 static bool file_mentions(const char *path, const char *word) {
@@ -168,17 +170,20 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
         result_note(ret, "static: no PT_INTERP in /proc/self/exe");
 }
 
-/* Whether the directory @path takes a new entry. Return: 0 or -errno. */
+/* Whether the directory @path takes a new entry. Return: 0, -ENOTSUP: without attributes, -errno. */
 static int make_entry(const char *path) {
-        AUTO_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        AUTO_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), made = -1;
         char name[48];
+        int r;
 
         if (dir < 0)
                 return -errno;
         (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d", getpid());
         if (mkdirat(dir, name, 0700) < 0)
                 return -errno;
-        return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : 0;
+        made = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+        r = made < 0 ? made : layer_usable(made, NULL);
+        return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : r;
 }
 
 /* What is there already must be the caller's own, as a run wants it. Return: whether it is. */
@@ -222,7 +227,9 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         while (access(path, F_OK) < 0 && errno == ENOENT && (slash = strrchr(path, '/')) && path[1])
                 slash[slash == path] = 0;
         r = make_entry(path);
-        if (r < 0)
+        if (r == -ENOTSUP)
+                result_fact(ret, r, "the file system of the state directory has no user extended attributes");
+        else if (r < 0)
                 result_failed(ret, r, "write in %.60s", ESC(path));
         else
                 result_note(ret, "%.90s can be written", ESC(host->ctx->state_dir));

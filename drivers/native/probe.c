@@ -139,6 +139,8 @@ static const struct {
         int code;
         const char *remedy;
 } remedies[] = {
+        { "state_directory", -ENOTSUP,
+          "set XDG_STATE_HOME to a directory on ext4, xfs, btrfs or tmpfs (Linux 6.6)" },
         { "fuse_device", -ENOENT, "sudo modprobe fuse; in a container: start it with --device /dev/fuse" },
         { "fuse_device", -ENODEV, "sudo modprobe fuse" },
         { "fuse_device", -ENXIO, "sudo modprobe fuse" },

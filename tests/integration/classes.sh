@@ -335,7 +335,7 @@ links_landed() {
         done
 }
 
-# Red when own_dir() opens without O_NOFOLLOW (runtime/run/state.c)
+# Red when file_own_dir() opens without O_NOFOLLOW (runtime/base/file.c)
 state_planted() {
         local way rc
         mkdir -p "$E" "$W/state"

@@ -406,6 +406,31 @@ mark_of_a_container() {
         has "$(tr -s ' \n' ' ' <<<"$text")" 'container: podman (/run/.containerenv)'
 }
 
+# red without layer_usable() in make_entry()
+state_without_attributes() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts'
+        # shellcheck disable=SC2016
+        local here='mount -t ramfs none /mnt && export XDG_STATE_HOME=/mnt && exec "$@"'
+        status 1 unshare -m --propagation private sh -c "$here" - "$C" doctor >out
+        row 'state directory' missing
+        status 125 unshare -m --propagation private sh -c "$here" - "$C" run -- true 2>err
+        has "$(cat err)" 'no user extended attributes'
+        has "$(tr -s ' \n' ' ' <out)" "$(sed 's/.*\(set XDG_STATE_HOME.*\)/\1/' err)"
+}
+
+# an outer limit that a run needs all of: what the attempts had comes back late; red without clone_in_time()
+narrow_limits() {
+        local limit
+        for limit in user_namespaces=3 net_namespaces=1; do
+                # shellcheck disable=SC2016
+                for verb in doctor 'run -- true'; do
+                        # shellcheck disable=SC2086
+                        status 0 unshare -Um --map-current-user --keep-caps sh -c \
+                                'echo "$1" >"/proc/sys/user/max_$2" && shift 2 && exec "$@"' - "${limit#*=}" "${limit%=*}" "$C" $verb >out 2>&1
+                done
+        done
+}
+
 json_says_the_default() {
         local said
         for said in 'none none' 'auto auto' 'nonsense INVALID: ITERION_SANDBOX_DEFAULT'; do
@@ -421,6 +446,8 @@ json_says_the_default() {
 
 t 'all is well here' healthy
 t 'a state directory that is not the caller'"'"'s alone' state_of_others
+t 'a state directory without extended attributes' state_without_attributes
+t 'limits that a run just fits in' narrow_limits
 t 'what a container engine left behind is no container' mark_of_a_container
 t 'JSON says the default mode, and what works' json_says_the_default
 t 'a docker socket that never answers' docker_that_never_answers
