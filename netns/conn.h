@@ -32,7 +32,9 @@ struct forward {
         struct http_body up, down;
         char method[16];
         bool answered, upgrade, server_eof;
-        bool client_eof; /* the client has sent everything, or is gone */
+        bool client_eof;  /* the client has sent everything, or is gone */
+        bool server_gone; /* its connection is broken: it sends what was received before, and nothing more */
+        bool progress;    /* bytes moved in this turn */
 };
 
 /** struct conn - a client */

@@ -31,13 +31,14 @@ struct forward *forward_free(struct forward *f) {
 }
 
 /* Sends what is pending. Return: 0 (all gone), -EAGAIN, -errno. */
-static int flush(int fd, struct buf *pending, size_t *sent) {
+static int flush(struct forward *f, int fd, struct buf *pending, size_t *sent) {
         while (*sent < pending->len) {
                 const ssize_t n = send(fd, pending->data + *sent, pending->len - *sent, MSG_NOSIGNAL);
 
                 if (n < 0)
                         return -errno;
                 *sent += (size_t) n;
+                f->progress = true;
         }
         pending->len = *sent = 0;
         return 0;
@@ -58,7 +59,7 @@ static int pump_up(struct conn *conn) {
 
         for (;;) {
                 ssize_t n;
-                int r = flush(conn->tunnel.ends[SERVER].fd, &f->to_server, &f->sent_server);
+                int r = flush(f, conn->tunnel.ends[SERVER].fd, &f->to_server, &f->sent_server);
 
                 if (r < 0)
                         /* a server may answer and close before it has read everything */
@@ -70,6 +71,7 @@ static int pump_up(struct conn *conn) {
                         return errno == EAGAIN ? 0 : -errno;
                 if (n == 0)
                         return -ECONNABORTED;
+                f->progress = true;
                 r = pass(&f->up, data, (size_t) n, &f->to_server);
                 if (r < 0)
                         return r;
@@ -129,7 +131,7 @@ static int pump_down(struct conn *conn) {
 
         for (;;) {
                 ssize_t n;
-                int r = flush(conn->tunnel.ends[CLIENT].fd, &f->to_client, &f->sent_client);
+                int r = flush(f, conn->tunnel.ends[CLIENT].fd, &f->to_client, &f->sent_client);
 
                 if (r < 0)
                         return r == -EAGAIN ? 0 : r;
@@ -137,9 +139,10 @@ static int pump_down(struct conn *conn) {
                         return 0;
                 n = recv(conn->tunnel.ends[SERVER].fd, data, sizeof(data), 0);
                 if (n < 0)
-                        return errno == EAGAIN ? 0 : -errno;
+                        return errno != EAGAIN ? -errno : f->server_gone ? -ECONNRESET : 0;
                 if (n == 0 && (!f->answered || f->down.framing != HTTP_TO_EOF))
                         return -ECONNRESET; /* cut off */
+                f->progress = true;
                 f->server_eof = n == 0;
                 r = n > 0 ? take_bytes(conn, data, (size_t) n) : 0;
                 if (r < 0)
@@ -164,7 +167,9 @@ static void become_tunnel(struct conn *conn) {
         const size_t left = f->to_server.len - f->sent_server;
 
         conn->in.len = 0;
-        if (left > 0 && buf_add(&conn->in, f->to_server.data + f->sent_server, left) < 0)
+        if (f->server_gone)
+                (void) conn_free(conn);
+        else if (left > 0 && buf_add(&conn->in, f->to_server.data + f->sent_server, left) < 0)
                 (void) conn_free(conn);
         else
                 conn_tunnel(conn);
@@ -176,6 +181,7 @@ static void step(struct conn *conn) {
         uint32_t client = 0, server = 0;
         int r;
 
+        f->progress = false;
         r = pump_up(conn);
         if (r == 0)
                 r = pump_down(conn);
@@ -202,8 +208,13 @@ static void step(struct conn *conn) {
         if (!f->client_eof && http_body_done(&f->up))
                 client |= EPOLLRDHUP;
         loop_set(loop, &conn->tunnel.ends[CLIENT].watch, client);
-        loop_set(loop, &conn->tunnel.ends[SERVER].watch, server);
-        conn_moved(conn);
+        /* one that is broken says so for ever; what it has sent is read when the client takes it */
+        if (f->server_gone)
+                loop_remove(loop, &conn->tunnel.ends[SERVER].watch);
+        else
+                loop_set(loop, &conn->tunnel.ends[SERVER].watch, server);
+        if (f->progress)
+                conn_moved(conn);
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events) {
@@ -214,8 +225,12 @@ static void on_event(struct loop_watch *watch, uint32_t events) {
                 (void) conn_free(conn);
                 return;
         }
-        if (from_client && (events & EPOLLRDHUP))
+        if (events & (EPOLLERR | EPOLLHUP))
+                conn->forward->server_gone = true;
+        if (from_client && (events & EPOLLRDHUP)) {
                 conn->forward->client_eof = true; /* half closed, or killed: only a write would tell */
+                conn_moved(conn);
+        }
         step(conn);
 }
 
@@ -255,5 +270,6 @@ void forward_start(struct conn *conn) {
         conn->state = CONN_FORWARD;
         conn->tunnel.ends[CLIENT].watch.fn = on_event;
         conn->tunnel.ends[SERVER].watch.fn = on_event;
+        conn_moved(conn);
         step(conn);
 }

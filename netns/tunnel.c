@@ -101,6 +101,7 @@ static ssize_t move_copy(struct tunnel_end *from, struct tunnel_end *to) {
         if (m < 0)
                 return errno == EAGAIN ? -ENOBUFS : -errno;
         n = recv(from->fd, data, (size_t) m, 0); /* what was sent is still there */
+        from->tunnel->progress = true;
         return n == m ? m : -EIO;
 }
 
@@ -112,6 +113,7 @@ static ssize_t fill(struct tunnel_end *from) {
         if (n < 0)
                 return -errno;
         from->in_pipe = (size_t) n;
+        from->tunnel->progress = true;
         return n;
 }
 
@@ -124,6 +126,7 @@ static int drain(struct tunnel_end *from, struct tunnel_end *to) {
                 if (n < 0)
                         return errno == EAGAIN ? -ENOBUFS : -errno;
                 from->in_pipe -= (size_t) n;
+                from->tunnel->progress = true;
         }
         pipe_return(from->tunnel->pipes, &from->pipe, true);
         return 0;
@@ -161,6 +164,7 @@ static int pump(struct tunnel_end *from, struct tunnel_end *to) {
                         return (int) n;
                 if (n == 0) {
                         from->eof = true;
+                        from->tunnel->progress = true;
                         if (!to->shut)
                                 (void) shutdown(to->fd, SHUT_WR);
                         to->shut = true;
@@ -179,8 +183,8 @@ static void update(struct tunnel *tunnel, const bool blocked[2]) {
                 const uint32_t in = end->eof || blocked[i] ? 0 : EPOLLIN;
                 const uint32_t out = blocked[!i] ? EPOLLOUT : 0;
 
-                /* closed in both directions it would report EPOLLHUP for ever */
-                if (end->eof && end->shut)
+                /* closed in both directions it would report EPOLLHUP for ever, whatever is waited for */
+                if ((end->eof && end->shut) || (end->hung_up && !(in | out)))
                         loop_remove(tunnel->loop, &end->watch);
                 else
                         loop_set(tunnel->loop, &end->watch, in | out);
@@ -190,6 +194,7 @@ static void update(struct tunnel *tunnel, const bool blocked[2]) {
 static void run(struct tunnel *tunnel, const bool wanted[2]) {
         bool blocked[2];
 
+        tunnel->progress = false;
         for (size_t i = 0; i < 2; i++) {
                 struct tunnel_end *from = &tunnel->ends[i], *to = &tunnel->ends[!i];
                 int r = 0;
@@ -198,7 +203,8 @@ static void run(struct tunnel *tunnel, const bool wanted[2]) {
                 if (!wanted[i])
                         continue;
                 r = pump(from, to);
-                blocked[i] = r == -ENOBUFS;
+                /* an end that is not watched is read from when the other takes bytes, up to its end */
+                blocked[i] = r == -ENOBUFS || (r == 0 && !from->eof && !from->watch.active);
                 if (r < 0 && r != -ENOBUFS) {
                         tunnel->ended(tunnel, -r);
                         return;
@@ -210,7 +216,8 @@ static void run(struct tunnel *tunnel, const bool wanted[2]) {
                 return;
         }
         update(tunnel, blocked);
-        tunnel->moved(tunnel);
+        if (tunnel->progress)
+                tunnel->moved(tunnel);
 }
 
 static void on_event(struct loop_watch *watch, uint32_t events) {
@@ -225,6 +232,7 @@ static void on_event(struct loop_watch *watch, uint32_t events) {
                 tunnel->ended(tunnel, error ? error : EIO);
                 return;
         }
+        end->hung_up = end->hung_up || events & EPOLLHUP;
         run(tunnel, end == &tunnel->ends[0] ? (const bool[2]){ in, out } : (const bool[2]){ out, in });
 }
 
@@ -253,6 +261,14 @@ int tunnel_send(struct tunnel *tunnel, struct tunnel_end *to, const void *data, 
                 return n < 0 && errno != EAGAIN ? -errno : -ENOBUFS;
         from->in_pipe += len;
         return 0;
+}
+
+bool tunnel_pending(struct tunnel_end *to) {
+        return other(to)->in_pipe > 0;
+}
+
+int tunnel_flush(struct tunnel_end *to) {
+        return drain(other(to), to);
 }
 
 void tunnel_start(struct tunnel *tunnel, tunnel_fn ended, tunnel_moved_fn moved) {

@@ -44,6 +44,7 @@ struct tunnel_end {
         size_t in_pipe; /* bytes */
         bool eof;       /* nothing more comes from it */
         bool shut;      /* nothing more goes to it */
+        bool hung_up;   /* both, as the kernel sees it: it reports that for ever */
 };
 
 /** tunnel_fn - the tunnel has ended; @error: 0 or the errno that broke it. May free the tunnel. */
@@ -58,6 +59,7 @@ struct tunnel {
         tunnel_fn ended;
         tunnel_moved_fn moved;
         struct tunnel_end ends[2];
+        bool progress; /* in this turn */
 };
 
 /** tunnel_init() - no sockets yet */
@@ -73,6 +75,12 @@ void tunnel_deinit(struct tunnel *tunnel);
  */
 int tunnel_send(struct tunnel *tunnel, struct tunnel_end *to, const void *data, size_t len)
         __attribute__((warn_unused_result));
+
+/** tunnel_pending() - whether bytes for @to wait until it takes them */
+bool tunnel_pending(struct tunnel_end *to);
+
+/** tunnel_flush() - send what is pending for @to. Return: 0, -ENOBUFS (some is left), others of splice(2). */
+int tunnel_flush(struct tunnel_end *to) __attribute__((warn_unused_result));
 
 /**
  * tunnel_start() - from now on events of both sockets are the tunnel's

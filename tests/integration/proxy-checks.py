@@ -737,6 +737,47 @@ def replaced(fifo, out):
         assert "blocked denied.example 7 " in f.read()
 
 
+def busy(pid, seconds):
+    """The part of that time that the process has used."""
+    def ticks():
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return sum(int(x) for x in f.read().rsplit(")", 1)[1].split()[11:13])
+
+    before = ticks()
+    time.sleep(seconds)
+    return (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def broken_server(pid):
+    """A server that breaks off while the client does not read costs nothing. Goes red without server_gone."""
+    import threading
+    srv = socket.create_server(("0.0.0.0", 9002))
+
+    def serve():
+        c, _ = srv.accept()
+        c.recv(65536)
+        c.settimeout(0.3)
+        try:
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 50000000)
+        except TimeoutError:
+            pass
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        c.close()
+
+    server = threading.Thread(target=serve)
+    server.start()
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.settimeout(10)
+    s.connect(("127.0.0.1", PORT))
+    s.sendall(b"GET http://allowed.example:9002/ HTTP/1.1\r\nHost: allowed.example:9002\r\n\r\n")
+    server.join()
+    used = busy(pid, 0.6)
+    assert used < 0.3, f"{used * 100:.0f} % of a core"
+    got = read_all(s)  # what has come before, and then the end
+    assert status(got.decode("latin-1")) == 200 and 100000 < len(got) < 99999999, len(got)
+
+
 def idle_tunnels(count, pid, limit_mib):
     def rss():
         with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:

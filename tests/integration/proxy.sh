@@ -170,6 +170,11 @@ replaced() {
         check replaced "$W/fifo" "$W/out"
 }
 
+broken_server() {
+        proxy -- allowed.example:9002
+        check broken_server "$pid"
+}
+
 stuck() {
         proxy -- '*.example:*/tcp'
         python3 "$CHECKS" server_speaks >"$W/speaks" &
@@ -211,5 +216,6 @@ t 'an honest client in a crowd' one crowd 400 -- allowed.example allowed.example
 t 'whether a silent server is there' probes
 t 'another policy while it runs' replaced
 t 'clients that do not read' stuck
+t 'a server that breaks off, and a client that does not read' broken_server
 t 'memory of idle tunnels' memory
 finish

@@ -19,6 +19,7 @@
 #include "netns/names.h"
 #include "netns/tunnel.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 
 static void auth_check_takes_the_token_only(void **state) {
         static const struct {
@@ -187,7 +188,7 @@ static void blocked_counts_every_refusal_once(void **state) {
 struct ride {
         struct tunnel tunnel; /* first */
         bool over;
-        int error;
+        int error, moves;
 };
 
 static void on_over(struct tunnel *tunnel, int error) {
@@ -199,7 +200,7 @@ static void on_over(struct tunnel *tunnel, int error) {
 }
 
 static void on_moved(struct tunnel *tunnel) {
-        (void) tunnel;
+        ((struct ride *) tunnel)->moves++;
 }
 
 static void nothing(struct loop_watch *watch, uint32_t events) {
@@ -211,6 +212,7 @@ static void nothing(struct loop_watch *watch, uint32_t events) {
 static void make_ride(struct ride *ride, struct loop *loop, struct pipes *pipes, int ret_out[2]) {
         tunnel_init(&ride->tunnel, loop, pipes);
         ride->over = false;
+        ride->moves = 0;
         for (int i = 0; i < 2; i++) {
                 int fds[2];
 
@@ -270,6 +272,56 @@ static void tunnel_moves_bytes_and_ends(void **state) {
                 pipes_deinit(&pipes);
                 loop_free(loop);
         }
+}
+
+/* An end that has said and heard everything while the other does not read: nothing happens until that reads.
+ */
+static void stall(int without, int talker) {
+        struct loop *loop = NULL;
+        struct pipes pipes = { .n_out = without ? PIPES_MAX : 0 };
+        struct ride ride;
+        static char data[65536];
+        size_t out = 0, in = 0;
+        uint64_t start;
+        ssize_t n;
+        int far[2], moves;
+
+        assert_int_equal(loop_new(&loop), 0);
+        make_ride(&ride, loop, &pipes, far);
+        assert_int_equal(shutdown(far[!talker], SHUT_WR), 0);
+        for (int i = 0; i < 1000; i++) {
+                n = write(far[talker], data, sizeof(data));
+                out += n > 0 ? (size_t) n : 0;
+                assert_int_equal(loop_turn(loop, 0), 0);
+        }
+        assert_int_equal(shutdown(far[talker], SHUT_WR), 0);
+        for (int i = 0; i < 10; i++)
+                assert_int_equal(loop_turn(loop, 0), 0);
+        moves = ride.moves;
+        start = clock_ns();
+        assert_int_equal(loop_turn(loop, 100), 0);
+        assert_true(clock_ns() - start > 50000000);
+        assert_int_equal(ride.moves, moves);
+        for (int i = 0; i < 100000 && !ride.over; i++) {
+                n = read(far[!talker], data, sizeof(data));
+                in += n > 0 ? (size_t) n : 0;
+                assert_int_equal(loop_turn(loop, 0), 0);
+        }
+        assert_true(ride.over && ride.error == 0);
+        while ((n = read(far[!talker], data, sizeof(data))) > 0)
+                in += (size_t) n;
+        assert_int_equal(in, out);
+        (void) close(far[0]);
+        (void) close(far[1]);
+        pipes_deinit(&pipes);
+        loop_free(loop);
+}
+
+/* Goes red without hung_up: the loop turns as fast as it can. */
+static void tunnel_rests_while_nobody_reads(void **state) {
+        (void) state;
+        for (int i = 0; i < 4; i++)
+                stall(i & 1, i >> 1);
 }
 
 static void name_of(int i, struct host *ret) {
@@ -340,6 +392,7 @@ int main(void) {
                 cmocka_unit_test(loop_runs_timers_in_order_and_once),
                 cmocka_unit_test(blocked_counts_every_refusal_once),
                 cmocka_unit_test(tunnel_moves_bytes_and_ends),
+                cmocka_unit_test(tunnel_rests_while_nobody_reads),
                 cmocka_unit_test(names_keep_their_addresses),
         };
 
