@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 
 #include "netns/auth.h"
-#include "netns/hello.h"
 #include "runtime/base/cleanup.h"
 
 enum {
@@ -26,6 +25,7 @@ enum { ALERT_UNRECOGNIZED_NAME = 112, ALERT_HANDSHAKE_FAILURE = 40 };
 
 static void on_timeout(struct loop_timer *timer);
 static void on_client_event(struct loop_watch *watch, uint32_t events);
+static void follow(struct conn *conn);
 static void take_head(struct conn *conn);
 
 static struct conn *conn_of(struct loop_watch *watch) {
@@ -291,23 +291,29 @@ static void refuse_said(struct conn *conn, const struct host *said, const char *
         conn_refuse_verdict(conn, &v);
 }
 
-/* The first bytes of a tunnel say whom it is really for. */
-static void take_hello(struct conn *conn) {
+/* Passes the first @len bytes of @conn->in on, and forgets them. Return: 0, -errno. */
+static int pass_on(struct conn *conn, size_t len) {
+        struct buf *in = &conn->in;
+        int r;
+
+        if (len == 0)
+                return 0;
+        r = tunnel_send(&conn->tunnel, &conn->tunnel.ends[SERVER], in->data, len);
+        in->len -= len;
+        memmove(in->data, in->data + len, in->len);
+        return r;
+}
+
+/* Whether a ClientHello is whole and for the host of @conn: then it is passed on. Else: refused, or more is
+ * needed. */
+static bool pass_hello(struct conn *conn) {
         struct hello hello;
         struct error err = { 0 };
         int r;
 
-        if (conn->in.len == 0)
-                return;
-        if ((conn->led || conn->port == 80) && conn->in.data[0] != 22) {
-                conn->plain = true;
-                conn->state = CONN_HEAD;
-                take_head(conn);
-                return;
-        }
         r = hello_parse((const uint8_t *) conn->in.data, conn->in.len, &hello, &err);
         if (r == -EAGAIN)
-                return;
+                return false;
         if (r < 0)
                 conn_refuse(conn, err.msg, NULL);
         else if (hello.encrypted)
@@ -316,8 +322,95 @@ static void take_hello(struct conn *conn) {
                 conn_refuse(conn, "no server name (SNI)", NULL);
         else if (hello.has_name && !may_say(conn, &hello.host))
                 refuse_said(conn, &hello.host, "the server name (SNI) is not the name in CONNECT");
+        else if (pass_on(conn, hello.wire_len) < 0)
+                (void) conn_free(conn);
         else
+                return true;
+        return false;
+}
+
+/* The first bytes of a tunnel say whom it is really for, and those of a ClientHello that the server asked
+ * for. */
+static void take_hello(struct conn *conn) {
+        do {
+                const bool first = conn->hellos == 0;
+
+                if (!first &&
+                    pass_on(conn, hello_skip_others((const uint8_t *) conn->in.data, conn->in.len)) < 0) {
+                        (void) conn_free(conn);
+                        return;
+                }
+                if (conn->in.len == 0 || (!first && hello_is_other((uint8_t) conn->in.data[0])))
+                        return;
+                if (first && (conn->led || conn->port == 80) && conn->in.data[0] != 22) {
+                        conn->plain = true;
+                        conn->state = CONN_HEAD;
+                        take_head(conn);
+                        return;
+                }
+                if (!pass_hello(conn))
+                        return;
+                conn->hellos++;
+        } while (conn->hellos <= conn->answer.retries);
+        conn->state = CONN_ANSWER;
+        follow(conn);
+}
+
+/* What the server says goes to the client as it comes. Return: 0, or what ends the connection. */
+static int read_answer(struct conn *conn) {
+        char data[READ_BYTES];
+        const ssize_t n = recv(conn->tunnel.ends[SERVER].fd, data, sizeof(data), 0);
+
+        if (n < 0)
+                return errno == EAGAIN ? 0 : -errno;
+        if (n == 0)
+                conn->answer.settled = true; /* the tunnel sees it again */
+        hello_answer_feed(&conn->answer, (const uint8_t *) data, (size_t) n);
+        return tunnel_send(&conn->tunnel, &conn->tunnel.ends[CLIENT], data, (size_t) n);
+}
+
+static void on_answer(struct loop_watch *watch, uint32_t events) {
+        struct conn *conn = conn_of(watch);
+        int r = 0;
+
+        if (events & EPOLLOUT)
+                r = tunnel_flush(&conn->tunnel.ends[SERVER]);
+        if (r == -ENOBUFS)
+                r = 0;
+        if (r == 0 && !conn->answer.settled)
+                r = read_answer(conn);
+        else if (events & EPOLLERR)
+                r = -ECONNRESET;
+        if (r < 0)
+                (void) conn_free(conn);
+        else
+                follow(conn);
+}
+
+/*
+ * The server answers, or asks for another ClientHello (RFC 8446, 4.1.4), which may say another name and is
+ * held to the same. What the client has sent behind its hello waits until then: whether a hello is in it
+ * depends on the answer.
+ */
+static void follow(struct conn *conn) {
+        struct tunnel_end *server = &conn->tunnel.ends[SERVER];
+        const bool asked = conn->hellos <= conn->answer.retries;
+
+        if (!asked && conn->answer.settled) {
                 conn_tunnel(conn);
+                return;
+        }
+        server->watch.fn = on_answer;
+        loop_set(conn->proxy->loop, &server->watch,
+                 (conn->answer.settled ? 0 : EPOLLIN) | (tunnel_pending(server) ? EPOLLOUT : 0));
+        if (!asked) {
+                conn_moved(conn);
+        } else if (conn->state == CONN_ANSWER) {
+                conn->state = CONN_HELLO;
+                conn_wait(conn, &conn->proxy->head_queue);
+                loop_set(conn->proxy->loop, &conn->tunnel.ends[CLIENT].watch, EPOLLIN);
+                take_hello(conn);
+        }
 }
 
 /* --- connecting ----------------------------------------------------------------------------------------- */
@@ -398,20 +491,29 @@ void conn_dial(struct conn *conn) {
         loop_start(conn->proxy->loop, &conn->timer, &conn->proxy->dial_queue, on_timeout);
 }
 
+/* Whether it is connected to a server. */
+static bool stands(const struct conn *conn) {
+        return conn->state == CONN_TUNNEL || conn->state == CONN_FORWARD || conn->state == CONN_HELLO ||
+               conn->state == CONN_ANSWER || (conn->state == CONN_HEAD && conn->plain);
+}
+
 void conn_recheck(struct conn *conn) {
         struct policy_verdict v;
 
         if (conn->state == CONN_WHOM) /* the number of a rule of the old policy is none of the new */
                 conn->verdict = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
-        if (conn->state == CONN_DIAL || (conn->state == CONN_WHOM && conn->verdict.reason == POLICY_OK))
-                conn_dial(conn);
-        if (conn->state != CONN_TUNNEL && conn->state != CONN_FORWARD && conn->state != CONN_HELLO)
+        if (conn->state == CONN_DIAL || (conn->state == CONN_WHOM && conn->verdict.reason == POLICY_OK)) {
+                conn_dial(conn); /* which may free it */
+                return;
+        }
+        if (!stands(conn))
                 return;
         v = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
         if (v.reason == POLICY_OK && conn->host.kind == HOST_NAME)
                 v = policy_dial(conn->proxy->config.policy, &v, &conn->addr, conn->port);
         if (v.reason != POLICY_OK) {
-                conn->state = CONN_TUNNEL; /* it is too late for an answer */
+                if (conn->state != CONN_HEAD)
+                        conn->state = CONN_TUNNEL; /* it is too late for an answer */
                 conn_refuse_verdict(conn, &v);
         }
 }
@@ -482,8 +584,12 @@ static void on_client_event(struct loop_watch *watch, uint32_t events) {
         char data[READ_BYTES];
         ssize_t n;
 
-        if (events & EPOLLERR) {
+        if (events & EPOLLERR || (conn->state == CONN_ANSWER && events & EPOLLHUP)) {
                 gone(conn);
+                return;
+        }
+        if (conn->state == CONN_ANSWER) { /* it waits in the socket */
+                loop_set(conn->proxy->loop, watch, 0);
                 return;
         }
         n = recv(watch->fd, data, sizeof(data), 0);

@@ -1,17 +1,19 @@
 /*
  * conn.h - one client of the proxy, from its first byte to its last
  *
- *   HEAD -> DIAL -> [HELLO ->] TUNNEL          CONNECT
- *   HEAD -> DIAL -> FORWARD [-> TUNNEL]        plain HTTP; a WebSocket becomes a tunnel
- *   CONNECT to port 80 -> HEAD                 plain HTTP again, for the connected host only
- *   any of them -> LINGER                      an answer of ours, or the end of a forwarded one
- *   [WHOM ->] DIAL -> [HELLO ->] TUNNEL        led here (lead.c)
+ *   HEAD -> DIAL -> [HELLO -> ANSWER ->] TUNNEL  CONNECT
+ *   HEAD -> DIAL -> FORWARD [-> TUNNEL]          plain HTTP; a WebSocket becomes a tunnel
+ *   CONNECT to port 80 -> HEAD                   plain HTTP again, for the connected host only
+ *   ANSWER -> HELLO                              the server wants another ClientHello
+ *   any of them -> LINGER                        an answer of ours, or the end of a forwarded one
+ *   [WHOM ->] DIAL -> [HELLO -> ANSWER ->] TUNNEL  led here (lead.c)
  *
  * A connection has one request: what the client sends behind it is not read.
  */
 #pragma once
 
 #include "netns/dial.h"
+#include "netns/hello.h"
 #include "netns/http-body.h"
 #include "netns/http.h"
 #include "netns/names.h"
@@ -20,7 +22,16 @@
 #include "runtime/base/buf.h"
 
 /** enum conn_state - see above */
-enum conn_state { CONN_HEAD, CONN_WHOM, CONN_DIAL, CONN_HELLO, CONN_FORWARD, CONN_TUNNEL, CONN_LINGER };
+enum conn_state {
+        CONN_HEAD,
+        CONN_WHOM,
+        CONN_DIAL,
+        CONN_HELLO,
+        CONN_ANSWER,
+        CONN_FORWARD,
+        CONN_TUNNEL,
+        CONN_LINGER,
+};
 
 enum { CLIENT, SERVER }; /* ends of the tunnel */
 
@@ -52,9 +63,11 @@ struct conn {
         struct addr addr; /* dialled */
         struct buf in;    /* read from the client and not used yet */
         struct dial *dial;
-        enum http_form form;     /* of the request */
-        bool probed;             /* the server's host is asked whether it is there */
-        size_t head_used;        /* bytes of @in that are its head */
+        enum http_form form; /* of the request */
+        bool probed;         /* the server's host is asked whether it is there */
+        size_t head_used;    /* bytes of @in that are its head */
+        size_t hellos;       /* ClientHellos that were passed on */
+        struct hello_answer answer;
         struct forward *forward; /* owned */
 };
 

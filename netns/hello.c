@@ -6,10 +6,16 @@
 #include "runtime/base/cleanup.h"
 
 enum {
-        RECORD_HEADER = 5,
         RECORD_BYTES_MAX = 16384,
+        CIPHERTEXT_BYTES_MAX = RECORD_BYTES_MAX + 2048, /* of TLS 1.2; 256 more than a record since */
+        TYPE_CHANGE_CIPHER_SPEC = 20,
+        TYPE_ALERT = 21,
         TYPE_HANDSHAKE = 22,
+        TYPE_APPLICATION_DATA = 23,
+        HANDSHAKE_HELLO_REQUEST = 0,
         HANDSHAKE_CLIENT_HELLO = 1,
+        HANDSHAKE_SERVER_HELLO = 2,
+        MESSAGE_HEADER = 4,
         EXT_SERVER_NAME = 0,
         EXT_ECH = 0xfe0d,
         EXT_ESNI = 0xffce,
@@ -57,8 +63,12 @@ static int take_vector(struct piece *in, size_t bytes, struct piece *ret) {
         return take_piece(in, len, ret);
 }
 
-/* Joins what the records carry into @out. Return: 0 when the message is whole, -EAGAIN, -EINVAL, -E2BIG. */
-static int join_records(struct piece in, uint8_t *out, struct piece *ret, struct error *err) {
+/*
+ * Joins what the records carry into @out; @in: what is behind them afterwards.
+ * Return: 0 when the message is whole, -EAGAIN, -EINVAL, -E2BIG.
+ */
+static int join_records(struct piece *rest, uint8_t *out, struct piece *ret, struct error *err) {
+        struct piece in = *rest;
         size_t have = 0, want = 0;
 
         for (;;) {
@@ -68,7 +78,7 @@ static int join_records(struct piece in, uint8_t *out, struct piece *ret, struct
                         return error_set(err, -EINVAL, "not TLS");
                 if (in.len > 1 && in.p[1] != 3)
                         return error_set(err, -EINVAL, "not TLS");
-                if (in.len < RECORD_HEADER)
+                if (in.len < HELLO_RECORD_HEADER)
                         return -EAGAIN;
                 (void) take_number(&in, 1, &type);
                 (void) take_number(&in, 2, &version);
@@ -83,18 +93,21 @@ static int join_records(struct piece in, uint8_t *out, struct piece *ret, struct
                 have += n;
                 if (have > 0 && out[0] != HANDSHAKE_CLIENT_HELLO)
                         return error_set(err, -EINVAL, "TLS that does not begin with a ClientHello");
-                if (have >= 4)
-                        want = 4 + ((size_t) out[1] << 16 | (size_t) out[2] << 8 | out[3]);
+                if (have >= MESSAGE_HEADER)
+                        want = MESSAGE_HEADER + ((size_t) out[1] << 16 | (size_t) out[2] << 8 | out[3]);
                 if (want > HELLO_BYTES_MAX)
                         return error_set(err, -E2BIG, "a ClientHello of more than %d bytes", HELLO_BYTES_MAX);
-                if (want > 0 && have >= want) {
-                        *ret = (struct piece){ out + 4, want - 4 };
-                        return 0;
-                }
+                if (want > 0 && have - n + len > want)
+                        return error_set(err, -EINVAL, "a ClientHello with more behind it in its record");
                 if (in.len < len)
                         return -EAGAIN;
                 in.p += len;
                 in.len -= len;
+                if (want > 0 && have == want) {
+                        *ret = (struct piece){ out + MESSAGE_HEADER, want - MESSAGE_HEADER };
+                        *rest = in;
+                        return 0;
+                }
         }
 }
 
@@ -165,16 +178,123 @@ static int parse_body(struct piece in, struct hello *hello, struct error *err) {
 
 int hello_parse(const uint8_t *buf, size_t len, struct hello *ret, struct error *err) {
         uint8_t joined[HELLO_BYTES_MAX];
-        struct piece body;
+        struct piece body, rest = { buf, len };
         struct hello hello = { .has_name = false };
         int r;
 
-        r = join_records((struct piece){ buf, len }, joined, &body, err);
+        r = join_records(&rest, joined, &body, err);
         if (r == -EAGAIN && len >= HELLO_WIRE_MAX)
                 return error_set(err, -E2BIG, "a ClientHello in too many records");
         if (r == 0)
                 r = parse_body(body, &hello, err);
-        if (r == 0)
-                *ret = hello;
-        return r;
+        if (r < 0)
+                return r;
+        hello.wire_len = len - rest.len;
+        *ret = hello;
+        return 0;
+}
+
+bool hello_is_other(uint8_t type) {
+        return type == TYPE_CHANGE_CIPHER_SPEC || type == TYPE_ALERT || type == TYPE_APPLICATION_DATA;
+}
+
+size_t hello_skip_others(const uint8_t *buf, size_t len) {
+        struct piece in = { buf, len };
+
+        for (;;) {
+                const size_t used = len - in.len;
+                struct piece record;
+                size_t type, version;
+
+                if (take_number(&in, 1, &type) < 0 || !hello_is_other((uint8_t) type) ||
+                    take_number(&in, 2, &version) < 0 || take_vector(&in, 2, &record) < 0)
+                        return used;
+        }
+}
+
+/* --- the server ----------------------------------------------------------------------------------------- */
+
+/* RFC 8446, 4.1.3: the random of a ServerHello that is a HelloRetryRequest */
+static const uint8_t retry_random[32] = { 0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c,
+                                          0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb,
+                                          0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c };
+
+/* The start of what comes in pieces: its first @want bytes. Return: whether they are whole. */
+static bool take_start(struct piece *in, uint8_t *start, size_t *n, size_t want) {
+        while (*n < want && in->len > 0) {
+                start[(*n)++] = *in->p++;
+                in->len--;
+        }
+        return *n == want;
+}
+
+static void take_record_header(struct hello_answer *a, struct piece *in) {
+        const bool whole = take_start(in, a->header, &a->n_header, HELLO_RECORD_HEADER);
+        const uint8_t *h = a->header;
+
+        a->settled = (h[0] != TYPE_HANDSHAKE && h[0] != TYPE_CHANGE_CIPHER_SPEC && h[0] != TYPE_ALERT) ||
+                     (a->n_header > 1 && h[1] != 3);
+        if (!whole || a->settled)
+                return;
+        a->n_header = 0;
+        a->record_left = (size_t) h[3] << 8 | h[4];
+        a->settled = a->record_left > CIPHERTEXT_BYTES_MAX;
+}
+
+static void take_message_header(struct hello_answer *a, struct piece *in) {
+        const uint8_t *m = a->message;
+
+        if (!take_start(in, a->message, &a->n_message, MESSAGE_HEADER))
+                return;
+        a->message_left = (size_t) m[1] << 16 | (size_t) m[2] << 8 | m[3];
+        if (m[0] == HANDSHAKE_HELLO_REQUEST && a->message_left == 0)
+                a->n_message = 0; /* a client that has said hello does not mind it */
+        else
+                a->settled =
+                        m[0] != HANDSHAKE_SERVER_HELLO || a->message_left < HELLO_RANDOM_END - MESSAGE_HEADER;
+}
+
+/* Messages may begin and end anywhere in a record. */
+static void take_messages(struct hello_answer *a, struct piece in) {
+        while (in.len > 0 && !a->settled) {
+                const size_t before = in.len;
+                size_t n;
+
+                if (a->n_message < MESSAGE_HEADER) {
+                        take_message_header(a, &in);
+                        continue;
+                }
+                if (a->n_message < HELLO_RANDOM_END) {
+                        if (take_start(&in, a->message, &a->n_message, HELLO_RANDOM_END)) {
+                                a->settled = memcmp(a->message + HELLO_RANDOM_END - sizeof(retry_random),
+                                                    retry_random, sizeof(retry_random)) != 0;
+                                a->retries += !a->settled;
+                        }
+                        a->message_left -= before - in.len;
+                } else {
+                        n = a->message_left < in.len ? a->message_left : in.len;
+                        in.p += n;
+                        in.len -= n;
+                        a->message_left -= n;
+                }
+                if (a->message_left == 0)
+                        a->n_message = 0;
+        }
+}
+
+void hello_answer_feed(struct hello_answer *answer, const uint8_t *buf, size_t len) {
+        struct piece in = { buf, len };
+
+        while (in.len > 0 && !answer->settled) {
+                struct piece part = { in.p, 0 };
+
+                if (answer->record_left == 0) {
+                        take_record_header(answer, &in);
+                        continue;
+                }
+                (void) take_piece(&in, answer->record_left < in.len ? answer->record_left : in.len, &part);
+                answer->record_left -= part.len;
+                if (answer->header[0] == TYPE_HANDSHAKE)
+                        take_messages(answer, part);
+        }
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The network of the proxy tests: a DNS server and plain origins, in the network namespace of the caller.
 
-Usage: net-lab.py DIR. Serves DNS on 127.0.0.1:53 (UDP and TCP), HTTP on port 80 of every address, an echo on port 7.
+Usage: net-lab.py DIR. Serves DNS on 127.0.0.1:53 (UDP and TCP), HTTP on port 80 of every address, an echo on port 7,
+the start of TLS on the ports of ASKS.
 What the HTTP origin saw is in DIR/seen, one JSON line a request; DIR/queries has the names that DNS was asked for.
 """
+import hashlib
 import json
 import os
 import socket
@@ -29,6 +31,7 @@ ZONE = {
     "halfdead.example": ["93.184.216.35", WEB], "dual.example": ["2606:2800:220:1::1", WEB],
     "sixweb.example": ["2606:2800:220:1::1"], "empty.example": [], "slow.example": [WEB],
 }
+ASKS = {9443: 0, 9444: 1, 9445: 1, 9446: 2}  # for other ClientHellos before the answer; 9445 with records of a byte
 flips = {}
 lock = threading.Lock()
 
@@ -187,6 +190,40 @@ class Echo(socketserver.BaseRequestHandler):
         self.request.sendall(b"\ntotal %d\n" % total)
 
 
+class Hello(socketserver.BaseRequestHandler):
+    """Takes ClientHellos as they come and answers with a ServerHello, then repeats."""
+
+    def take(self, f):
+        message = b""
+        while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
+            head = f.read(5)
+            body = f.read(int.from_bytes(head[3:], "big"))
+            if len(head) < 5:
+                return False
+            message += body if head[0] == 22 else b""
+        return message[0] == 1
+
+    def say(self, random, size):
+        body = b"\3\3" + random + b"\0\x13\1\0\0\6\0\x2b\0\2\3\4"
+        message = b"\2" + len(body).to_bytes(3, "big") + body
+        for i in range(0, len(message), size):
+            part = message[i:i + size]
+            self.request.sendall(b"\x16\3\3" + len(part).to_bytes(2, "big") + part)
+
+    def handle(self):
+        port = self.server.server_address[1]
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with self.request.makefile("rb") as f:
+            for i in range(ASKS[port] + 1):
+                if not self.take(f):
+                    return
+                asks = i < ASKS[port]
+                self.say(hashlib.sha256(b"HelloRetryRequest").digest() if asks else bytes(32), 1 if port == 9445 else 4096)
+                self.request.sendall(b"\x14\3\3\0\1\1")
+            while data := f.read1():
+                self.request.sendall(data)
+
+
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
@@ -196,6 +233,7 @@ class Server(socketserver.ThreadingTCPServer):
 def main():
     udp = socketserver.ThreadingUDPServer(("127.0.0.1", 53), Udp)
     servers = [udp, Server(("127.0.0.1", 53), Tcp), Server(("0.0.0.0", 80), Web), Server(("0.0.0.0", 7), Echo)]
+    servers += [Server(("0.0.0.0", port), Hello) for port in ASKS]
     for s in servers:
         threading.Thread(target=s.serve_forever, daemon=True).start()
     log("ready", "ready")

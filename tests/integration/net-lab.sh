@@ -60,7 +60,8 @@ events { worker_connections 1024; }
 http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/nginx/t2; fastcgi_temp_path $T/nginx/t3;
  uwsgi_temp_path $T/nginx/t4; scgi_temp_path $T/nginx/t5;
  server { listen 93.184.216.34:443 ssl http2; ssl_protocols TLSv1.2 TLSv1.3; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem;
- root $T/nginx; index index.json; location = /greet { default_type application/json; alias $T/nginx/greet/index.json; } } }
+ root $T/nginx; index index.json; location = /greet { default_type application/json; alias $T/nginx/greet/index.json; } }
+ server { listen 93.184.216.34:9442 ssl; ssl_protocols TLSv1.3; ssl_ecdh_curve X25519; ssl_certificate $T/nginx/cert.pem; ssl_certificate_key $T/nginx/key.pem; root $T/nginx; } }
 CONF
 serve nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1
 answers() { [ -s "$T/lab/ready" ] && (exec 3<>/dev/tcp/93.184.216.34/443) 2>/dev/null; }

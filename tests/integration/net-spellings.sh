@@ -38,6 +38,9 @@ t 'SNI, CONNECT and Host agree or are refused, 27 cells' inside cells --allow al
 t 'without a proxy: the name that is looked up, and SNI or Host' inside cells_led --allow allowed.example
 t 'a ClientHello in pieces' inside split_hello --allow allowed.example
 t 'a ClientHello with GREASE, in records, with ECH' inside hellos --allow allowed.example
+# go red without hello_answer_feed()
+t 'a ClientHello that the server asks for' inside retries --allow 'allowed.example:*'
+t 'the same without a proxy' inside retries_led --allow 'allowed.example:*'
 # goes red without policy_dial()
 t 'what names resolve to' inside names --allow '*.example' --deny denied.example
 finish

@@ -360,6 +360,72 @@ def hellos():
     assert not wrong, wrong
 
 
+def answered(s):
+    """The next message of a server of the lab; None: refused."""
+    message = b""
+    while len(message) < 4 or len(message) < 4 + int.from_bytes(message[1:4], "big"):
+        head = exactly(s, 5)
+        body = exactly(s, int.from_bytes(head[3:], "big"))
+        if len(head) < 5 or head[0] == 21:
+            return None
+        message += body if head[0] == 22 else b""
+    return message
+
+
+def says(to, hellos, between, together):
+    """Whether the last of these ClientHellos is answered; @together: nothing is waited for before."""
+    s = to()
+    if together:
+        s.sendall(between.join(hellos))
+    for i, data in enumerate(hellos):
+        if not together:
+            s.sendall((between if i else b"") + data)
+        message = answered(s)
+        if message is None:
+            return False
+        assert message[0] == 2, message
+    assert exactly(s, 6) == b"\x14\3\3\0\1\1"
+    s.sendall(b"passes")
+    assert exactly(s, 6) == b"passes"
+    s.close()
+    return True
+
+
+def retries(led=False):
+    """A server that wants another ClientHello gets one for the same name, or none (RFC 9446, 4.1.4).
+
+    Goes red without hello_answer_feed()."""
+    good, bad, none = hello(b"allowed.example"), hello(b"denied.example"), hello(None)
+    ccs, early = b"\x14\3\3\0\1\1", b"\x17\3\3\0\x20" + bytes(32)
+    wrong, n = [], 0
+    for port, asks in ((9444, 1), (9445, 1), (9446, 2)):
+        def to():
+            return socket.create_connection(("allowed.example", port), timeout=10) if led else tunnel(f"allowed.example:{port}")
+        for what, last, want in (("good", good, True), ("bad", bad, False), ("none", none, False),
+                                 ("good in records", in_records(good, 7), True), ("bad in records", in_records(bad, 7), False),
+                                 ("no TLS", b"SSH-2.0-x\r\n", False)):
+            for between in (b"", ccs, early + ccs + early):
+                for together in (False, True):
+                    n += 1
+                    if says(to, [good] * asks + [last], between, together) != want:
+                        wrong.append((port, what, between, together))
+        joined = good[:3] + struct.pack("!H", 2 * len(good) - 10) + good[5:] + bad[5:]
+        if says(to, [joined], b"", True):
+            wrong.append((port, "two in a record"))
+    assert n == 108 and not wrong, wrong
+    # what is sent early waits for an answer that wants nothing more, and is all there
+    s = socket.create_connection(("allowed.example", 9443), timeout=10) if led else tunnel("allowed.example:9443")
+    s.sendall(good + early)
+    s.sendall(ccs + early)
+    assert answered(s)[0] == 2
+    assert exactly(s, 6 + 2 * len(early) + 6) == ccs + early + ccs + early
+    s.close()
+
+
+def retries_led():
+    retries(led=True)
+
+
 def smuggling():
     """Each is answered with 400, and no server sees a byte of it."""
     h = b"Host: allowed.example\r\n"
@@ -735,6 +801,22 @@ def replaced(fifo, out):
         assert status(answer) == 403, answer
     with open(out, encoding="ascii") as f:
         assert "blocked denied.example 7 " in f.read()
+
+
+def replaced_early(fifo):
+    """A connection that stands, and whose request is not whole yet, is asked about again. Goes red without stands()."""
+    s, held = tunnel("allowed.example:80"), tunnel("allowed.example:9444")
+    s.sendall(b"G")
+    held.sendall(hello(b"allowed.example"))
+    assert answered(held)
+    before = len(seen())
+    time.sleep(0.1)
+    with open(fifo, "w", encoding="ascii") as f:
+        f.write("denied.example\n")
+        f.flush()
+        assert status(read_all(s).decode()) == 403
+        assert read_all(held) in (b"", b"\x14\3\3\0\1\1")
+    assert len(seen()) == before
 
 
 def busy(pid, seconds):

@@ -170,9 +170,23 @@ replaced() {
         check replaced "$W/fifo" "$W/out"
 }
 
+replaced_early() {
+        proxy -- 'allowed.example:*'
+        check replaced_early "$W/fifo"
+}
+
 broken_server() {
         proxy -- allowed.example:9002
         check broken_server "$pid"
+}
+
+retries() {
+        proxy -- 'allowed.example:*'
+        check retries
+        has "$(cat "$W/out")" 'blocked allowed.example 9444 1 the server name (SNI) is not the name in CONNECT'
+        has "$(cat "$W/out")" 'a ClientHello with more behind it in its record'
+        # a server that takes none of the keys that a client offers first
+        eq 'hello from nginx' "$(through --curves P-521:X25519 https://allowed.example:9442/x)"
 }
 
 stuck() {
@@ -191,6 +205,7 @@ memory() {
 
 t 'TLS through CONNECT, by name' tls
 t 'SNI, CONNECT and Host agree or are refused, 27 cells' sni
+t 'a ClientHello that the server asks for' retries
 t 'the host table through CONNECT, HTTP and SNI' table
 t 'no second reading of a request' malformed
 t 'hop-by-hop headers end here' one headers -- allowed.example
@@ -215,6 +230,7 @@ t 'a flood of refusals' rate
 t 'an honest client in a crowd' one crowd 400 -- allowed.example allowed.example:7/tcp
 t 'whether a silent server is there' probes
 t 'another policy while it runs' replaced
+t 'another policy before a request is whole' replaced_early
 t 'clients that do not read' stuck
 t 'a server that breaks off, and a client that does not read' broken_server
 t 'memory of idle tunnels' memory
