@@ -104,7 +104,7 @@ static int dispatch(int argc, char **argv) {
                 return EXIT_USAGE;
         }
         if (getauxval(AT_SECURE)) {
-                log_error("this program has more rights than who started it, and would hand them to everybody: "
+                log_error("this program has more rights than who started it, and would hand them out: "
                           "take them from the file: chmod ug-s, or setcap -r");
                 return EXIT_SETUP;
         }

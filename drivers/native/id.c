@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "drivers/native/parts.h"
 #include "runtime/base/cleanup.h"
@@ -25,11 +26,28 @@ static bool name_fits(const char *s) {
         return true;
 }
 
-/* A home that can be a tmpfs of ours, or a region: not below what the host's root shows. */
-static bool home_fits(const char *home) {
+/*
+ * Whether the home lies in what the host's root shows and is to be covered there, since homes are not shown.
+ * It is whoever owns it, as homes of services below /opt are; not what is somebody's home on paper, like
+ * /usr/sbin.
+ */
+static bool home_to_cover(const char *home, uid_t uid) {
+        static const char *const programs[] = { "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64" };
+        struct stat st;
+
+        for (size_t i = 0; uid == 0 && i < ARRAY_SIZE(programs); i++)
+                if (path_below(home, programs[i]))
+                        return false;
+        return lstat(home, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid && strchr(home + 1, '/');
+}
+
+/* A home that can be a tmpfs of ours, or a region. */
+static bool home_fits(const char *home, uid_t uid) {
         static const char *const taken[] = { "/proc", "/dev", "/sys", "/run", "/nonexistent" };
 
-        if (!path_is_normal(home) || strcmp(home, "/") == 0 || strpbrk(home, ":\n") || os_shows(home))
+        if (!path_is_normal(home) || strcmp(home, "/") == 0 || strpbrk(home, ":\n"))
+                return false;
+        if (os_shows(home) && !home_to_cover(home, uid))
                 return false;
         for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
                 if (path_below(home, taken[i]))
@@ -37,10 +55,10 @@ static bool home_fits(const char *home) {
         return true;
 }
 
-static int put_home(struct native_id *id, const char *home) {
+static int put_home(struct native_id *id, const char *home, uid_t uid) {
         char made[128];
 
-        if (!home || !home_fits(home)) {
+        if (!home || !home_fits(home, uid)) {
                 (void) snprintf(made, sizeof(made), "/home/%s", id->name);
                 home = made;
         }
@@ -124,7 +142,7 @@ int id_resolve(const struct ctx *ctx, const char *user, struct native_id *ret, s
         }
         r = put_name(&id, same ? ctx->user_name : account.name);
         if (r == 0)
-                r = put_home(&id, same ? ctx->home : account.home);
+                r = put_home(&id, same ? ctx->home : account.home, id.inside_uid);
         if (r == 0)
                 r = put_shell(&id, same ? ctx->shell : account.shell);
         if (r < 0) {

@@ -21,7 +21,7 @@ static const char *const dirs[] = {
         "sbin",
         "snap",
         "usr",
-        "home/linuxbrew",
+        "home/linuxbrew/.linuxbrew",
         "var/cache/fontconfig",
         "var/cache/man",
         "var/lib/alternatives",

@@ -250,6 +250,22 @@ static int show(const struct setup *s, size_t index, const char *name) {
         return mnt < 0 ? mnt : attach_own(s, mnt, name, false);
 }
 
+static int hide(const struct setup *s, const char *path);
+
+/* The caller's home by /etc/passwd, which is not the HOME of the sandbox when the caller's HOME says another.
+ */
+static int hide_own_home(struct setup *s, struct error *err) {
+        const char *const home = s->plan->ctx->passwd_home;
+        struct stat st;
+        int r;
+
+        if (!home || !os_shows(home) || !strchr(home + 1, '/') || lstat(home, &st) < 0 ||
+            st.st_uid != s->plan->ctx->uid || s->plan->ctx->uid == 0 || strcmp(home, s->plan->id.home) == 0)
+                return 0;
+        r = hide(s, home + 1);
+        return r < 0 ? error_set(err, r, "cover the home '%s': %s", ESC(home), strerror(-r)) : 0;
+}
+
 /*
  * stage_os - the host's programs, read-only
  * Must: be read-only, without set-id and devices, including mounts below; show listed directories only.
@@ -266,7 +282,7 @@ static int stage_os(struct setup *s, struct error *err) {
                 if (r < 0)
                         return error_set(err, r, "show the host's /%s: %s", dirs[i], strerror(-r));
         }
-        return 0;
+        return hide_own_home(s, err);
 }
 
 static const struct {

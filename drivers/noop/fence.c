@@ -152,6 +152,21 @@ static int add_fd(struct fence *f, int fd, enum landlock_use use) {
         return 0;
 }
 
+/* Nothing below a place that may be read can be taken out again. */
+static int refuse_shown_home(const struct ctx *ctx, struct error *err) {
+        const char *const homes[] = { ctx->home, ctx->passwd_home };
+        struct stat st;
+
+        for (size_t i = 0; i < ARRAY_SIZE(homes); i++)
+                if (homes[i] && os_shows(homes[i]) && lstat(homes[i], &st) == 0 && st.st_uid == ctx->uid)
+                        return error_set(
+                                err, -ENOTSUP,
+                                "landlock and seccomp alone: the home '%s' lies in what every program "
+                                "may read and cannot be hidden",
+                                ESC(homes[i]));
+        return 0;
+}
+
 /* A place that this host may lack. */
 static int add_place(struct fence *f, const char *path, enum landlock_use use) {
         const int fd = open(path, O_PATH | O_CLOEXEC);
@@ -269,6 +284,8 @@ int fence_new(const struct ctx *ctx, const struct spec *spec, const char *worksp
         struct fence *f;
         int r = check(ctx, spec, workspace, err);
 
+        if (r == 0)
+                r = refuse_shown_home(ctx, err);
         if (r < 0)
                 return r;
         f = calloc(1, sizeof(*f));

@@ -188,6 +188,30 @@ workspace() {
         eq '' "$(grep -F "$T" /proc/self/mountinfo)" 'mounts on the host'
 }
 
+# Homes of services are often there. Red without home_to_cover() (HOME), and without hide_own_home() (that of /etc/passwd).
+home_in_opt() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts over /opt'
+        local id=65533
+        cp -L "$C" "$T/cofferdam"
+        chmod 755 "$T" "$T/cofferdam" .
+        # shellcheck disable=SC2016
+        unshare -m --propagation private sh -ec '
+                mount -t tmpfs tmpfs /opt
+                for home in one two; do mkdir /opt/$home; echo canary >/opt/$home/.netrc; done
+                mkdir /opt/one/ws
+                chown -R "$1:$1" /opt/one /opt/two
+                chmod 700 /opt/one /opt/two
+                sed "/^service:/d" /etc/passwd >"$2/passwd"
+                echo "service:x:$1:$1::/opt/two:/bin/sh" >>"$2/passwd"
+                mount --bind "$2/passwd" /etc/passwd
+                cd /opt/one/ws
+                HOME=/opt/one XDG_STATE_HOME=/opt/one/state exec setpriv --reuid "$1" --regid "$1" --clear-groups "$2/cofferdam" run -- \
+                        sh -c "ls -a /opt/one /opt/two; pwd; echo new >file; cat /opt/one/.netrc /opt/two/.netrc || true"
+        ' sh "$id" "$T" >out 2>err || fail "$(cat err)"
+        lacks "$(cat out err)" canary
+        has "$(cat out)" /opt/one/ws
+}
+
 t 'homes and what lies beside the workspace are absent' homes
 t '/tmp and /run are its own' run_and_tmp
 t 'files that only root reads are not readable' shadow
@@ -203,4 +227,5 @@ t 'no network but the loopback' no_network
 t 'identity, directory and umask' identity
 t 'home and /tmp take files' home_and_tmp
 t 'the workspace is the real one' workspace
+t 'a home in what is shown is not' home_in_opt
 finish
