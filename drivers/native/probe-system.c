@@ -25,7 +25,6 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
-#include "runtime/base/sys.h"
 
 /* Whether @word stands in the first page of @path. */
 static bool file_mentions(const char *path, const char *word) {
@@ -181,8 +180,8 @@ static int make_entry(const char *path) {
         (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d", getpid());
         if (mkdirat(dir, name, 0700) < 0)
                 return -errno;
-        made = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
-        r = made < 0 ? made : layer_usable(made, NULL);
+        made = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = made < 0 ? -errno : layer_usable(made, NULL);
         return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : r;
 }
 
