@@ -181,6 +181,7 @@ def descriptors():
 
 
 # what follows them: 'links: landed through one' in classes.sh
+# red when: open_beneath() and all of fs/ follow links, and the file server has no Landlock
 def links():
     # planted by the work; the host's side follows none of them when it lands, compares and removes (classes.sh looks)
     for name, to in (("absolute", facts["outside"]), ("dots", "../" * 20 + facts["outside"].lstrip("/")),
