@@ -57,8 +57,8 @@ static void print_verdict(const struct report *report) {
                 printf("\nEverything that a native run requires works here.\n");
                 return;
         }
-        printf("\n%zu required %s failed: runs in strict isolation are refused here.\n", failed,
-               failed == 1 ? "check" : "checks");
+        printf("\n%zu required %s failed: %s refused here.\n", failed, failed == 1 ? "check" : "checks",
+               report->n_checks > 0 ? "such a run is" : "runs in strict isolation are");
 }
 
 size_t report_failures(const struct report *report) {

@@ -1,6 +1,7 @@
 #include "cli/runs.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/launch.h"
 #include "runtime/base/cleanup.h"
@@ -10,6 +11,17 @@
 int runs_complain(const struct error *err) {
         log_error("%s", err->msg);
         return EXIT_FAILED;
+}
+
+/* Say of an option behind a word that it is none. */
+static bool late_option(int argc, char **argv, int next, int *ret_code) {
+        for (int i = next; i < argc && strcmp(argv[next - 1], "--") != 0; i++)
+                if (argv[i][0] == '-' && argv[i][1]) {
+                        log_error("%s: '%s' comes too late: options stand first", argv[0], ESC(argv[i]));
+                        *ret_code = EXIT_USAGE;
+                        return true;
+                }
+        return false;
 }
 
 bool runs_words(const struct flag_set *set, int argc, char **argv, void *options, int *ret_next,
@@ -27,7 +39,7 @@ bool runs_words(const struct flag_set *set, int argc, char **argv, void *options
                 return false;
         }
         *ret_next = flags->next;
-        return true;
+        return !late_option(argc, argv, flags->next, ret_code);
 }
 
 bool runs_word_left(int argc, char **argv, int next) {

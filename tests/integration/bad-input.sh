@@ -153,7 +153,7 @@ many_rules() {
 }
 
 bad_words_of_options() {
-        local type
+        local type words
         status 2 "$C" run --cache "$W:typo" -- true 2>err
         has "$(cat err)" "--cache: 'typo' is none of shared, tmpfs and ro"
         eq 1 "$(wc -l <err)" 'lines on stderr'
@@ -163,6 +163,11 @@ bad_words_of_options() {
         has "$(cat err)" "did you mean 'exec_started'?"
         status 2 "$C" events --type xyz nosuch 2>err
         has "$(cat err)" 'cofferdam-events(7) lists them'
+        for words in 'stop nosuch --time 1' 'rm nosuch -f' 'inspect nosuch --json' 'events nosuch -f' 'logs nosuch --follow'; do
+                # shellcheck disable=SC2086 # words
+                status 2 "$C" $words 2>err
+                has "$(cat err)" 'comes too late: options stand first' "$words"
+        done
         sed -n '/^\.Ss Types/,/^\.S[sh] [^T]/s/^\.It Cm \([a-z]*_[a-z_]*\)$/\1/p' "$TOP/docs/man/cofferdam-events.7" >types
         [ "$(wc -l <types)" -gt 20 ] || fail "$(cat types)"
         while read -r type; do

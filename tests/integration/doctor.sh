@@ -178,6 +178,7 @@ r = json.load(open("out"))
 assert r["iterion_binary_link"] in ("static", "dynamic"), r
 assert r["failures"] == 0 and len(r["rows"]) > 20, r
 assert all(set(x) == {"key", "name", "state", "required", "evidence", "effect", "remedy"} for x in r["rows"])
+assert r["capabilities"] == {x: x not in ("image", "build") for x in r["capabilities"]}, r["capabilities"]
 assert not any(x["required"] and x["state"] == "missing" for x in r["rows"])'
         fi
 }
@@ -227,6 +228,7 @@ usage_errors() {
 strict_names_what_is_wrong() {
         status 1 "$C" doctor --strict "$W/none.yaml" >out
         has "$(cat out)" 'specification     fail'
+        eq '1 required check failed: such a run is refused here.' "$(tail -n 1 out)"
         printf 'network: {mode: nonsense}\n' >bad.yaml
         status 1 "$C" doctor --strict bad.yaml >out
         has "$(cat out)" 'network.mode'
