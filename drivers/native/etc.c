@@ -124,17 +124,21 @@ static bool passwd_fits(const struct native_id *id) {
 
 /* Adds /etc/@name made by @make from the host's text when that differs from it. */
 static int add_made(struct driver_plan *plan, const char *path,
-                    int (*make)(const char *, const struct native_id *, struct buf *)) {
+                    int (*make)(const char *, const struct native_id *, struct buf *), struct error *err) {
         AUTO_BUF struct buf host = { 0 }, made = { 0 };
         int r;
 
         r = file_read_at(AT_FDCWD, path, ETC_FILE_MAX, &host);
+        if (r == -EINVAL)
+                return error_set(err, -EIO, "'%s' is no regular file: put one there, or none", path);
         if (r < 0 && r != -ENOENT && r != -EACCES) /* podman makes some that only root reads */
-                return r;
+                return error_set(err, r, "read '%s': %s", path, strerror(-r));
         r = make(buf_cstr(&host), &plan->id, &made);
-        if (r < 0 || (host.len == made.len && memcmp(host.data, made.data, made.len) == 0))
-                return r;
-        return file_add(plan, path, made.data, made.len, 0644);
+        if (r == 0 && host.len == made.len && memcmp(host.data, made.data, made.len) == 0)
+                return 0;
+        if (r == 0)
+                r = file_add(plan, path, made.data, made.len, 0644);
+        return r < 0 ? error_set(err, r, "make '%s' for the sandbox: %s", path, strerror(-r)) : 0;
 }
 
 /* When /etc/@name is a link to where the sandbox shows nothing: the same content at the link's end. */
@@ -181,9 +185,11 @@ int etc_add(struct driver_plan *plan, struct error *err) {
         int r = 0;
 
         if (!passwd_fits(&plan->id))
-                r = add_made(plan, "/etc/passwd", etc_passwd);
+                r = add_made(plan, "/etc/passwd", etc_passwd, err);
         if (r == 0)
-                r = add_made(plan, "/etc/group", etc_group);
+                r = add_made(plan, "/etc/group", etc_group, err);
+        if (r < 0)
+                return r;
         for (size_t i = plan->net_leads || plan->resolv_conf; r == 0 && i < ARRAY_SIZE(linked); i++)
                 r = add_linked(plan, linked[i]);
         if (r == 0 && plan->net_leads)

@@ -104,14 +104,16 @@ static int withdraw(struct keeper *k, struct error *err) {
         sigset_t nothing;
         int r;
 
+        if (null < 0)
+                return error_set(err, -errno, "open '/dev/null': %s", strerror(errno));
         (void) setsid();
         (void) signal(SIGPIPE, SIG_IGN);
         (void) sigemptyset(&nothing);
         (void) sigprocmask(SIG_SETMASK, &nothing, NULL);
         (void) umask(077);
         for (int i = 0; i < 3; i++)
-                if (null < 0 || dup2(null, i) < 0)
-                        return error_set(err, -errno, "open '/dev/null': %s", strerror(errno));
+                if (dup2(null, i) < 0)
+                        return error_set(err, -errno, "dup2: %s", strerror(errno));
         if (chdir("/") < 0)
                 return error_set(err, -errno, "enter '/': %s", strerror(errno));
         close_all_but(keep, ARRAY_SIZE(keep));

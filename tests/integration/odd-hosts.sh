@@ -127,6 +127,8 @@ workspace_is_replaced() { # the directory that was there at the start is served 
                 "$C" run -- sh -c "head -c 3 /dev/zero; exit 0" >>"$T/run/out" 2>>"$W/err" || rc=$rc.$?; echo $rc; grep -c "No space left" "$W/err"'
         read_only_state='mount -t tmpfs -o mode=777 t "$T/state"; mount -o remount,ro t "$T/state"; "$C" run -- true'
         without_proc='mount -t tmpfs t /proc; "$C" run -- true'
+        without_null='mount -t tmpfs none /mnt; : >/mnt/fuse; mount --bind /dev/fuse /mnt/fuse; mount -t tmpfs none /dev
+                : >/dev/fuse; mount --bind /mnt/fuse /dev/fuse; "$C" run -- true'
         without_fuse='mount --bind /dev/null /dev/fuse; "$C" run -- true'
         on_tmpfs='mount -t tmpfs -o mode=777 t "$W"; cd "$W"; "$C" run -- sh -c "echo x >a; mv a b; ln b c; cat c"; ls'
         on_overlay='mount -t tmpfs -o mode=777 t "$W"; cd "$W"; mkdir l u k m; echo low >l/low; chmod 755 u
@@ -160,6 +162,8 @@ t 'state directory: no room for what is held' works_elsewhere 'full free free' "
 t 'no room for the output' works_elsewhere '125.125 2' "$no_room_for_output"
 t 'state directory: read-only' refused_elsewhere XDG_STATE_HOME "$read_only_state"
 t 'no /proc' refused_elsewhere '/proc is not mounted' "$without_proc"
+t '/etc/passwd is a device' refused_elsewhere "'/etc/passwd' is no regular file" 'mount --bind /dev/null /etc/passwd; "$C" run -- true'
+t 'no /dev/null' refused_elsewhere "open '/dev/null': No such file" "$without_null"
 t 'no /dev/fuse' refused_elsewhere 'modprobe fuse' "$without_fuse"
 t 'workspace: another user has to work there' not_for_this_user
 t 'workspace: closed to its owner' not_even_for_root
