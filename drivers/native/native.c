@@ -548,6 +548,7 @@ static void setup_deinit(struct setup *s) {
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
                 s->os_fd[i] = fd_close(s->os_fd[i]);
         uppers_deinit(&s->uppers);
+        sockets_free(&s->sockets);
 }
 
 /** struct helper_fds - the host's ends of what process 1 hands its descriptors over by; borrowed */
@@ -603,6 +604,9 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return r;
         s.limits = &sb->limits;
         prepare_root(sb->plan, &s);
+        r = sockets_list(sb->plan, &s.sockets, err);
+        if (r < 0)
+                return r;
         if ((r = fdpass_pair(fuse)) < 0)
                 return error_set(err, r, "socketpair: %s", strerror(-r));
         fuse_a = fuse[0];

@@ -250,8 +250,6 @@ static int show(const struct setup *s, size_t index, const char *name) {
         return mnt < 0 ? mnt : attach_own(s, mnt, name, false);
 }
 
-static int hide(const struct setup *s, const char *path);
-
 /* The caller's home by /etc/passwd, which is not the HOME of the sandbox when the caller's HOME says another.
  */
 static int hide_own_home(struct setup *s, struct error *err) {
@@ -391,7 +389,7 @@ static const struct {
 };
 
 /* Puts nothing over @path: an empty read-only directory, or the null device read-only. */
-static int hide(const struct setup *s, const char *path) {
+int hide(const struct setup *s, const char *path) {
         AUTO_FD int point = -1, mnt = -1;
         struct stat st;
 
@@ -825,19 +823,13 @@ static const struct {
         const char *explain; /* what probe_explain() calls it */
         int (*run)(struct setup *s, struct error *err);
 } stages[] = {
-        { "user", "userns", stage_user },
-        { "uppers", "state", stage_uppers },
-        { "fuse", "fuse", stage_fuse },
-        { "root", "mount", stage_root },
-        { "os", "mount", stage_os },
-        { "dev", "mount", stage_dev },
-        { "proc", "proc", stage_proc },
-        { "places", "mount", stage_places },
-        { "files", "mount", stage_files },
-        { "masks", "mount", stage_masks },
-        { "pivot", "mount", stage_pivot },
-        { "net", "net", stage_net },
-        { "confine", "seccomp", stage_confine },
+        { "user", "userns", stage_user },      { "uppers", "state", stage_uppers },
+        { "fuse", "fuse", stage_fuse },        { "root", "mount", stage_root },
+        { "os", "mount", stage_os },           { "dev", "mount", stage_dev },
+        { "proc", "proc", stage_proc },        { "places", "mount", stage_places },
+        { "sockets", "mount", stage_sockets }, { "files", "mount", stage_files },
+        { "masks", "mount", stage_masks },     { "pivot", "mount", stage_pivot },
+        { "net", "net", stage_net },           { "confine", "seccomp", stage_confine },
 };
 
 _Noreturn static void give_up(const struct setup *s, const char *stage, const struct error *err) {

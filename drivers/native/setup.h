@@ -60,6 +60,21 @@ bool region_keeps(const struct native_region *region);
  */
 int host_reopen(int fd, const char *path) __attribute__((warn_unused_result));
 
+/** struct sockets - unix sockets of the host that would be seen inside: absolute paths there; owned */
+struct sockets {
+        char **paths;
+        size_t n;
+};
+
+/**
+ * sockets_list() - those that are bound now (sockets.c)
+ * To be called in the host's network namespace. @ret: caller frees with sockets_free()
+ * Return: 0, -E2BIG, -ENOMEM, -errno with a message.
+ */
+int sockets_list(const struct driver_plan *plan, struct sockets *ret, struct error *err)
+        __attribute__((warn_unused_result));
+void sockets_free(struct sockets *list);
+
 /** struct setup - what the child needs to build the sandbox; everything borrowed from the parent by fork */
 struct setup {
         const struct driver_plan *plan;
@@ -71,6 +86,7 @@ struct setup {
         int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
         bool mask;              /* root without idmapped clones: hide its files by name */
         struct uppers uppers;
+        struct sockets sockets; /* to cover */
         const struct limits *limits;
         struct seccomp_program filter;
         struct trace trace;
@@ -82,6 +98,14 @@ struct setup {
         int fuse_fd;         /* the FUSE mount */
         int sealed_fd;       /* what pid 1 executes before it serves; -1: it goes on as it is */
 };
+
+/** hide() - cover the file or directory @path below the new root. Return: 0 (also when there is none),
+ * -errno. */
+int hide(const struct setup *s, const char *path) __attribute__((warn_unused_result));
+
+/** stage_sockets() - cover the host's sockets. Must: come after what shows them. Return: 0 or -errno with a
+ * message. */
+int stage_sockets(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 
 /**
  * sandbox_main() - the child: build the sandbox, then serve commands

@@ -285,11 +285,19 @@ static const struct driver_ops *pick_driver(const struct spec *spec, struct erro
         return driver;
 }
 
-/* The last rung is for whom asked for a sandbox if possible, by name, and for less where it is not. */
+/* Whether the operator gave the value, and not the author of a workflow. */
+static bool by_operator(const struct spec *spec, const char *name) {
+        const enum spec_tier tier = spec->tier_of[key_index(key_find(SECTION_ROOT, name))];
+
+        return tier != TIER_BUILTIN && tier != TIER_WORKFLOW;
+}
+
+/* The last rung is for an operator who asked for a sandbox if possible, by name, and for less where it is
+ * not. */
 static bool may_fall(const struct spec *spec, const struct driver_ops *driver) {
         return spec->isolation == ISOLATION_DEGRADE && spec->mode == MODE_AUTO &&
-               strcmp(driver->name, "native") == 0 &&
-               spec->tier_of[key_index(key_find(SECTION_ROOT, "mode"))] != TIER_BUILTIN;
+               strcmp(driver->name, "native") == 0 && by_operator(spec, "mode") &&
+               by_operator(spec, "isolation");
 }
 
 int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver_ops **ret_driver,

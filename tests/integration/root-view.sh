@@ -212,6 +212,49 @@ home_in_opt() {
         has "$(cat out)" /opt/one/ws
 }
 
+# Red without stage_sockets().
+sockets_in_opt() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts over /opt'
+        need_command python3
+        cp -L "$C" "$T/cofferdam"
+        chmod 755 "$T" "$T/cofferdam"
+        mkdir -m 777 "$T/state.u" && mkdir ws && chmod 777 . ws
+        cat >listen.py <<'PY'
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+os.mkdir("/opt/svc")
+s.bind("/opt/svc/socket")
+os.chmod("/opt/svc/socket", 0o777)
+s.listen(5)
+while True:
+    c = s.accept()[0]
+    c.send(b"HOST")
+    c.close()
+PY
+        cat >ws/connect.py <<'PY'
+import os, socket
+assert os.path.exists("/opt/svc/socket")
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.connect("/opt/svc/socket")
+    print(s.recv(9))
+except ConnectionRefusedError:
+    print("refused")
+PY
+        # shellcheck disable=SC2016
+        unshare -m --propagation private sh -ec '
+                mount -t tmpfs tmpfs /opt
+                python3 listen.py & listener=$!
+                trap "kill $listener" EXIT
+                until [ -w /opt/svc/socket ]; do sleep 0.05; done
+                cd ws
+                "$1/cofferdam" run -- /usr/bin/python3 connect.py
+                HOME=/nonexistent XDG_STATE_HOME="$1/state.u" setpriv --reuid 65533 --regid 65533 --clear-groups "$1/cofferdam" run -- /usr/bin/python3 connect.py
+                /usr/bin/python3 connect.py
+        ' sh "$T" >out 2>err || fail "$(cat out err)"
+        eq "refused refused b'HOST'" "$(xargs -d '\n' <out)"
+}
+
 t 'homes and what lies beside the workspace are absent' homes
 t '/tmp and /run are its own' run_and_tmp
 t 'files that only root reads are not readable' shadow
@@ -228,4 +271,5 @@ t 'identity, directory and umask' identity
 t 'home and /tmp take files' home_and_tmp
 t 'the workspace is the real one' workspace
 t 'a home in what is shown is not' home_in_opt
+t 'a socket in what is shown leads nowhere' sockets_in_opt
 finish

@@ -278,6 +278,35 @@ fence_refuses() {
         status 2 fenced -w "$HOME" -- touch "$W/ran"
         status 2 "$C" run --driver landlock -- true 2>"$T/err"
         [ ! -e ran ] || fail 'it ran'
+        # an author of workflows does not choose to be let out; red without by_operator()
+        printf '{"mode": "auto", "isolation": "degrade"}' >workflow.json
+        status 125 "$deny" userns "$C" run --tier workflow --spec workflow.json -- true 2>"$T/err"
+        has "$(cat "$T/err")" 'user namespaces: '
+        status 125 "$deny" userns "$C" run --tier workflow --spec workflow.json --isolation degrade -- true 2>"$T/err"
+}
+
+# Red without what add_places() does for regions.
+no_guard_covers_sockets() {
+        need_command python3
+        mkdir ws
+        python3 -c '
+import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.bind(os.getcwd() + "/ws/socket")
+s.listen(5)
+s.settimeout(30)
+s.accept()' 2>"$T/listener" &
+        local listener=$!
+        wait_for 10 test -S ws/socket || fail 'no listener'
+        (cd ws && without fuse,overlay -- /usr/bin/python3 -c '
+import socket
+try:
+    socket.socket(socket.AF_UNIX).connect("socket")
+    print("connected")
+except ConnectionRefusedError:
+    print("refused")') >out || fail "$(cat "$T/err")"
+        kill "$listener"
+        eq refused "$(cat out)"
 }
 
 t 'a fence, when nothing else can be had' fence_keeps
@@ -289,6 +318,7 @@ t 'no guard: everything waits for review' no_guard_reviews_everything
 t 'no guard: a rule that only it keeps' no_guard_hides_nothing_by_halves
 t 'no guard: nothing else is shown' no_guard_shows_no_more
 t 'no guard, no overlayfs: read-only' no_guard_no_overlay_is_readonly
+t 'no guard, no overlayfs: sockets lead nowhere' no_guard_covers_sockets
 t 'no /proc: an empty one' no_proc_is_empty
 t 'no net namespace: no network' no_netns_no_network
 t 'strict isolation takes no rung' strict_takes_none
