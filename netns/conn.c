@@ -79,6 +79,7 @@ struct conn *conn_free(struct conn *conn) {
         struct proxy *proxy = conn->proxy;
 
         drop_request(conn);
+        free(conn->said);
         loop_cancel(&conn->timer);
         tunnel_deinit(&conn->tunnel);
         if (conn->before)
@@ -280,6 +281,19 @@ static bool may_say(const struct conn *conn, const struct host *said) {
                policy_host(conn->proxy->config.policy, said, conn->port).reason != POLICY_RULE;
 }
 
+/* Remembers it for a policy that comes later, when nothing else says what the connection is for. Return: 0,
+ * -ENOMEM. */
+static int note_said(struct conn *conn, const struct host *said) {
+        if (!led_by_address(conn))
+                return 0;
+        if (!conn->said)
+                conn->said = malloc(sizeof(*conn->said));
+        if (!conn->said)
+                return -ENOMEM;
+        *conn->said = *said;
+        return 0;
+}
+
 static void refuse_said(struct conn *conn, const struct host *said, const char *why) {
         const struct policy_verdict v = policy_host(conn->proxy->config.policy, said, conn->port);
 
@@ -322,7 +336,7 @@ static bool pass_hello(struct conn *conn) {
                 conn_refuse(conn, "no server name (SNI)", NULL);
         else if (hello.has_name && !may_say(conn, &hello.host))
                 refuse_said(conn, &hello.host, "the server name (SNI) is not the name in CONNECT");
-        else if (pass_on(conn, hello.wire_len) < 0)
+        else if ((hello.has_name && note_said(conn, &hello.host) < 0) || pass_on(conn, hello.wire_len) < 0)
                 (void) conn_free(conn);
         else
                 return true;
@@ -511,6 +525,10 @@ void conn_recheck(struct conn *conn) {
         v = policy_host(conn->proxy->config.policy, &conn->host, conn->port);
         if (v.reason == POLICY_OK && conn->host.kind == HOST_NAME)
                 v = policy_dial(conn->proxy->config.policy, &v, &conn->addr, conn->port);
+        if (v.reason == POLICY_OK && conn->said && !may_say(conn, conn->said)) {
+                v = policy_host(conn->proxy->config.policy, conn->said, conn->port);
+                conn->host = *conn->said;
+        }
         if (v.reason != POLICY_OK) {
                 if (conn->state != CONN_HEAD)
                         conn->state = CONN_TUNNEL; /* it is too late for an answer */
@@ -541,6 +559,10 @@ static void take_plain(struct conn *conn, const struct http_request *q) {
                 blocked_note(conn->proxy->log, q->host.name, q->port, "Host is not the name in CONNECT",
                              NULL);
                 conn_answer(conn, 403, "Host is not the name in CONNECT");
+                return;
+        }
+        if (note_said(conn, &q->host) < 0) {
+                conn_answer(conn, 502, "out of memory");
                 return;
         }
         conn->form = q->form;

@@ -41,7 +41,7 @@ struct forward {
         size_t sent_server, sent_client; /* bytes of them that are sent */
         struct buf answer;               /* head of the response so far */
         struct http_body up, down;
-        char method[16];
+        bool head; /* HEAD was asked for: the answer has no body */
         bool answered, upgrade, server_eof;
         bool client_eof;  /* the client has sent everything, or is gone */
         bool server_gone; /* its connection is broken: it sends what was received before, and nothing more */
@@ -60,8 +60,9 @@ struct conn {
         struct policy_verdict verdict; /* of @host */
         struct host host;              /* once a head was read */
         uint16_t port;
-        struct addr addr; /* dialled */
-        struct buf in;    /* read from the client and not used yet */
+        struct host *said; /* owned; what a client that was led here by an address has said, NULL: nothing */
+        struct addr addr;  /* dialled */
+        struct buf in;     /* read from the client and not used yet */
         struct dial *dial;
         enum http_form form; /* of the request */
         bool probed;         /* the server's host is asked whether it is there */

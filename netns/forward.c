@@ -81,14 +81,14 @@ static int pump_up(struct conn *conn) {
 /* The answer's head, when it is whole. Return: 0, -EAGAIN, -EINVAL, -ENOMEM. */
 static int take_answer(struct conn *conn) {
         struct forward *f = conn->forward;
-        const struct http_text method = { f->method, strlen(f->method) };
+        static const struct http_text head = { "HEAD", 4 }, other = { "GET", 3 };
         AUTO_FREE struct http_response *p = calloc(1, sizeof(*p));
         size_t used = 0;
         int r;
 
         if (!p)
                 return -ENOMEM;
-        r = http_response_parse(f->answer.data, f->answer.len, method, p, &used, NULL);
+        r = http_response_parse(f->answer.data, f->answer.len, f->head ? head : other, p, &used, NULL);
         if (r < 0)
                 return r == -E2BIG ? -EINVAL : r;
         if (p->status == 101 && !(f->upgrade && p->head.upgrade))
@@ -243,9 +243,7 @@ static int begin(struct conn *conn, struct forward *f) {
         r = http_request_parse(conn->in.data, conn->in.len, conn->plain ? conn->port : 0, q, &used, NULL);
         if (r < 0) /* it was read before */
                 return r;
-        if (q->method.len >= sizeof(f->method))
-                return -EINVAL;
-        memcpy(f->method, q->method.s, q->method.len);
+        f->head = http_text_is(q->method, "HEAD");
         f->upgrade = q->head.upgrade;
         http_body_init(&f->up, &q->head);
         r = http_request_write(q, &f->to_server);

@@ -130,6 +130,10 @@ uint64_t loop_now(const struct loop *loop) {
         return loop->now;
 }
 
+unsigned int loop_ready(const struct loop *loop) {
+        return loop->n > 1 ? (unsigned int) loop->n : 1;
+}
+
 static int wait_ms(const struct loop *loop, int max_ms) {
         uint64_t due = UINT64_MAX;
         uint64_t ms;

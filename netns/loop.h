@@ -76,6 +76,9 @@ void loop_cancel(struct loop_timer *timer);
 /** loop_now() - clock_ns() of the latest return from waiting */
 uint64_t loop_now(const struct loop *loop);
 
+/** loop_ready() - how many descriptors had events in this turn; at least 1 */
+unsigned int loop_ready(const struct loop *loop);
+
 /**
  * loop_turn() - wait for events, a timer, or @max_ms (-1: for ever), and run what is due
  * Blocks. Return: 0 or -errno of epoll_wait(2); a signal is no error.

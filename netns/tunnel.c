@@ -12,7 +12,7 @@ enum {
         MOVE_BYTES = 1 << 20,
         MORE_BYTES = 65536, /* after fewer there is probably no more: epoll says if there is */
         COPY_BYTES = 32768,
-        TURNS = 8, /* moves before others get their turn */
+        ROUND_BYTES = 8 << 20, /* of all that are ready, before anybody gets another turn */
 };
 
 static const struct pipe no_pipe = { .fds = { -1, -1 } };
@@ -89,31 +89,37 @@ static struct tunnel_end *other(struct tunnel_end *end) {
         return end == &end->tunnel->ends[0] ? &end->tunnel->ends[1] : &end->tunnel->ends[0];
 }
 
-/* Without a pipe. Return: bytes moved, 0 at the end, -errno. */
+static int broke(struct tunnel_end *end, int error) {
+        if (end->broken == 0)
+                end->broken = error;
+        return -error;
+}
+
+/* Without a pipe. Return: bytes moved, 0 at the end, -EAGAIN (none there), -ENOBUFS, -errno. */
 static ssize_t move_copy(struct tunnel_end *from, struct tunnel_end *to) {
         char data[COPY_BYTES];
         ssize_t n, m;
 
         n = recv(from->fd, data, sizeof(data), MSG_PEEK);
         if (n <= 0)
-                return n < 0 ? -errno : 0;
+                return n == 0 ? 0 : errno == EAGAIN ? -EAGAIN : broke(from, errno);
         m = send(to->fd, data, (size_t) n, MSG_NOSIGNAL);
         if (m < 0)
-                return errno == EAGAIN ? -ENOBUFS : -errno;
+                return errno == EAGAIN ? -ENOBUFS : broke(to, errno);
         n = recv(from->fd, data, (size_t) m, 0); /* what was sent is still there */
         from->tunnel->progress = true;
-        return n == m ? m : -EIO;
+        return n == m ? m : broke(from, EIO);
 }
 
-/* From the socket into the pipe, when that is empty. Return: as move_copy(). */
-static ssize_t fill(struct tunnel_end *from) {
+/* At most @max bytes from the socket into the pipe, when that is empty. Return: as move_copy(). */
+static ssize_t fill(struct tunnel_end *from, size_t max) {
         ssize_t n;
 
-        n = splice(from->fd, NULL, from->pipe.fds[1], NULL, MOVE_BYTES, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+        n = splice(from->fd, NULL, from->pipe.fds[1], NULL, max, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
         if (n < 0)
-                return -errno;
+                return errno == EAGAIN ? -EAGAIN : broke(from, errno);
         from->in_pipe = (size_t) n;
-        from->tunnel->progress = true;
+        from->tunnel->progress = from->tunnel->progress || n > 0;
         return n;
 }
 
@@ -124,7 +130,7 @@ static int drain(struct tunnel_end *from, struct tunnel_end *to) {
                                          SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
 
                 if (n < 0)
-                        return errno == EAGAIN ? -ENOBUFS : -errno;
+                        return errno == EAGAIN ? -ENOBUFS : broke(to, errno);
                 from->in_pipe -= (size_t) n;
                 from->tunnel->progress = true;
         }
@@ -132,8 +138,12 @@ static int drain(struct tunnel_end *from, struct tunnel_end *to) {
         return 0;
 }
 
-/* One move. Return: bytes taken from the socket, 0 at its end, -EAGAIN (none there), -ENOBUFS, -errno. */
-static ssize_t move(struct tunnel_end *from, struct tunnel_end *to) {
+/*
+ * One move, of at most @max bytes. @first: of this turn. splice(2) does not pass the mark of urgent data:
+ * there it says that nothing has come, or that nothing more will, which recv(2) knows better. Return: bytes
+ * taken from the socket, 0 at its end, -EAGAIN (none there), -ENOBUFS, -errno.
+ */
+static ssize_t move(struct tunnel_end *from, struct tunnel_end *to, size_t max, bool first) {
         ssize_t n;
         int r;
 
@@ -146,17 +156,22 @@ static ssize_t move(struct tunnel_end *from, struct tunnel_end *to) {
                 return 0;
         if (from->pipe.fds[0] < 0 && pipe_borrow(from->tunnel->pipes, &from->pipe) < 0)
                 return move_copy(from, to);
-        n = fill(from);
+        n = fill(from, max);
         r = n > 0 ? drain(from, to) : 0;
         if (from->in_pipe == 0)
                 pipe_return(from->tunnel->pipes, &from->pipe, true);
+        if (n == 0 || (n == -EAGAIN && first))
+                return move_copy(from, to);
         return r < 0 ? r : n;
 }
 
-/* Return: 0, -ENOBUFS (the receiver has to read first), or what broke the tunnel. */
+/* Return: 0, -ENOBUFS (the receiver has to read first), or what broke one of them. */
 static int pump(struct tunnel_end *from, struct tunnel_end *to) {
-        for (int i = 0; i < TURNS; i++) {
-                const ssize_t n = move(from, to);
+        size_t left = ROUND_BYTES / loop_ready(from->tunnel->loop);
+
+        for (bool first = true; first || left >= MORE_BYTES; first = false) {
+                const size_t max = left < MORE_BYTES ? MORE_BYTES : left < MOVE_BYTES ? left : MOVE_BYTES;
+                const ssize_t n = move(from, to, max, first);
 
                 if (n == -EAGAIN)
                         return 0;
@@ -172,6 +187,7 @@ static int pump(struct tunnel_end *from, struct tunnel_end *to) {
                 }
                 if (n < MORE_BYTES)
                         return 0;
+                left -= (size_t) n < left ? (size_t) n : left;
         }
         return 0;
 }
@@ -180,39 +196,60 @@ static int pump(struct tunnel_end *from, struct tunnel_end *to) {
 static void update(struct tunnel *tunnel, const bool blocked[2]) {
         for (size_t i = 0; i < 2; i++) {
                 struct tunnel_end *end = &tunnel->ends[i];
-                const uint32_t in = end->eof || blocked[i] ? 0 : EPOLLIN;
+                const uint32_t in = end->eof || blocked[i] || tunnel->ends[!i].broken ? 0 : EPOLLIN;
                 const uint32_t out = blocked[!i] ? EPOLLOUT : 0;
 
                 /* closed in both directions it would report EPOLLHUP for ever, whatever is waited for */
-                if ((end->eof && end->shut) || (end->hung_up && !(in | out)))
+                if (end->broken || (end->eof && end->shut) || (end->hung_up && !(in | out)))
                         loop_remove(tunnel->loop, &end->watch);
                 else
                         loop_set(tunnel->loop, &end->watch, in | out);
         }
 }
 
+/*
+ * A server may say why it does not want the rest, and close before it has read that: what has come from a
+ * broken end goes to the other one. Return: 0, or why the tunnel ends now.
+ */
+static int rescue(struct tunnel *tunnel, bool blocked[2]) {
+        for (size_t i = 0; i < 2; i++) {
+                struct tunnel_end *end = &tunnel->ends[i], *to = &tunnel->ends[!i];
+                int r;
+
+                if (!end->broken)
+                        continue;
+                if (!blocked[i] && !to->broken) {
+                        tunnel->progress = false;
+                        r = pump(end, to);
+                        if (r != -ENOBUFS && (end->eof || !tunnel->progress))
+                                return end->broken;
+                }
+                if (to->broken)
+                        return end->broken;
+                blocked[i] = true;
+        }
+        return 0;
+}
+
 static void run(struct tunnel *tunnel, const bool wanted[2]) {
         bool blocked[2];
+        int r;
 
         tunnel->progress = false;
         for (size_t i = 0; i < 2; i++) {
                 struct tunnel_end *from = &tunnel->ends[i], *to = &tunnel->ends[!i];
-                int r = 0;
 
                 blocked[i] = to->watch.active && to->watch.events & EPOLLOUT;
-                if (!wanted[i])
+                if (!wanted[i] || to->broken)
                         continue;
                 r = pump(from, to);
                 /* an end that is not watched is read from when the other takes bytes, up to its end */
                 blocked[i] = r == -ENOBUFS || (r == 0 && !from->eof && !from->watch.active);
-                if (r < 0 && r != -ENOBUFS) {
-                        tunnel->ended(tunnel, -r);
-                        return;
-                }
         }
-        if (tunnel->ends[0].shut && tunnel->ends[1].shut && tunnel->ends[0].in_pipe == 0 &&
-            tunnel->ends[1].in_pipe == 0) {
-                tunnel->ended(tunnel, 0);
+        r = rescue(tunnel, blocked);
+        if (r != 0 || (tunnel->ends[0].shut && tunnel->ends[1].shut && tunnel->ends[0].in_pipe == 0 &&
+                       tunnel->ends[1].in_pipe == 0)) {
+                tunnel->ended(tunnel, r);
                 return;
         }
         update(tunnel, blocked);
@@ -222,18 +259,17 @@ static void run(struct tunnel *tunnel, const bool wanted[2]) {
 
 static void on_event(struct loop_watch *watch, uint32_t events) {
         struct tunnel_end *end = (struct tunnel_end *) watch;
-        struct tunnel *tunnel = end->tunnel;
-        const bool in = events & (EPOLLIN | EPOLLHUP), out = events & EPOLLOUT;
+        const bool in = events & (EPOLLIN | EPOLLHUP | EPOLLERR), out = events & EPOLLOUT;
         socklen_t len = sizeof(int);
         int error = EIO;
 
         if (events & EPOLLERR) {
                 (void) getsockopt(end->fd, SOL_SOCKET, SO_ERROR, &error, &len);
-                tunnel->ended(tunnel, error ? error : EIO);
-                return;
+                (void) broke(end, error ? error : EIO);
         }
         end->hung_up = end->hung_up || events & EPOLLHUP;
-        run(tunnel, end == &tunnel->ends[0] ? (const bool[2]){ in, out } : (const bool[2]){ out, in });
+        run(end->tunnel,
+            end == &end->tunnel->ends[0] ? (const bool[2]){ in, out } : (const bool[2]){ out, in });
 }
 
 int tunnel_send(struct tunnel *tunnel, struct tunnel_end *to, const void *data, size_t len) {

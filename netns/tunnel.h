@@ -45,6 +45,7 @@ struct tunnel_end {
         bool eof;       /* nothing more comes from it */
         bool shut;      /* nothing more goes to it */
         bool hung_up;   /* both, as the kernel sees it: it reports that for ever */
+        int broken;     /* errno: it takes nothing more; what it sent before goes to the other */
 };
 
 /** tunnel_fn - the tunnel has ended; @error: 0 or the errno that broke it. May free the tunnel. */

@@ -392,7 +392,7 @@ def says(to, hellos, between, together):
 
 
 def retries(led=False):
-    """A server that wants another ClientHello gets one for the same name, or none (RFC 9446, 4.1.4).
+    """A server that wants another ClientHello gets one for the same name, or none (RFC 8446, 4.1.4).
 
     Goes red without hello_answer_feed()."""
     good, bad, none = hello(b"allowed.example"), hello(b"denied.example"), hello(None)
@@ -476,6 +476,8 @@ def headers():
                  b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
     assert answer.startswith("HTTP/1.1 100 ") and "HTTP/1.1 200 " in answer and answer.endswith("abc"), answer
     assert seen()[-1]["body"] == "abc"
+    answer = ask(b"UPDATEREDIRECTREF http://allowed.example/m HTTP/1.1\r\nHost: allowed.example\r\n\r\n")  # RFC 4437
+    assert status(answer) == 200 and seen()[-1]["line"] == "UPDATEREDIRECTREF /m HTTP/1.1", answer
 
 
 def streams():
@@ -828,6 +830,24 @@ def busy(pid, seconds):
     before = ticks()
     time.sleep(seconds)
     return (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def urgent(pid):
+    """Urgent data is a byte that gets lost, as it would without a proxy: what is behind it passes, and nothing turns
+    without end. Goes red without the move_copy() in move()."""
+    for early in (False, True):
+        s = tunnel("allowed.example:7")
+        assert exactly(s, 3) == b"hi\n"
+        s.send(b"ab")
+        s.send(b"c", socket.MSG_OOB)
+        s.send(b"d")
+        if early:
+            s.shutdown(socket.SHUT_WR)
+        else:
+            used = busy(pid, 0.4)
+            assert used < 0.3, f"{used * 100:.0f} % of a core"
+            s.shutdown(socket.SHUT_WR)
+        assert read_all(s) == b"abd\ntotal 3\n"
 
 
 def broken_server(pid):

@@ -180,6 +180,11 @@ broken_server() {
         check broken_server "$pid"
 }
 
+urgent() {
+        proxy -- allowed.example:7/tcp
+        check urgent "$pid"
+}
+
 retries() {
         proxy -- 'allowed.example:*'
         check retries
@@ -213,6 +218,7 @@ t 'events and chunks are not held back' one streams -- allowed.example
 t 'the end of an answer' one answers -- allowed.example
 t 'a WebSocket becomes a tunnel, other upgrades do not' one websocket -- allowed.example
 t 'raw tunnels, half closed' one raw_tunnel -- allowed.example:7/tcp
+t 'urgent data' urgent
 t 'bytes behind CONNECT' one early_bytes -- allowed.example:7/tcp
 t 'CONNECT to port 80 is HTTP' one plain_in_tunnel -- allowed.example
 t 'what names resolve to' one names -- '*.example' '!denied.example'

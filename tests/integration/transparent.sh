@@ -411,6 +411,24 @@ named_later() {
         eq 'allowed.example 4445 ECONNRESET ' "$(raw allowed.example 4445)"
         status 0 "$C" net "$id" --deny allowed.example
         eq 'allowed.example 4444 none ' "$(raw allowed.example 4444)"
+        # the name that was said to an allowed address is asked about too: goes red without note_said()
+        status 0 "$C" net "$id" --allow 93.184.216.34
+        cat >held.py <<'PY'
+import socket, ssl
+context = ssl._create_unverified_context()
+s = context.wrap_socket(socket.create_connection(("93.184.216.34", 443), timeout=5), server_hostname="other.example")
+print("held", flush=True)
+try:
+    print("ended" if not s.recv(1) else "?")
+except OSError as e:
+    print("stays" if isinstance(e, TimeoutError) else "ended")
+PY
+        "$C" exec "$id" -- python3 held.py >held &
+        wait_for 5 grep -q held held
+        status 0 "$C" net "$id" --deny other.example
+        wait $!
+        eq 'held
+ended' "$(cat held)"
 }
 
 # many at once, and questions that never end, disturb nobody

@@ -68,6 +68,7 @@ struct pair {
         struct loop_watch watch[2]; /* of both ends; the first called removes the other */
         struct loop *loop;
         int calls;
+        unsigned int ready;
 };
 
 static struct pair *the_pair; /* callbacks have no argument but what they are embedded in */
@@ -76,6 +77,7 @@ static void on_first(struct loop_watch *watch, uint32_t events) {
         (void) watch;
         (void) events;
         the_pair->calls++;
+        the_pair->ready = loop_ready(the_pair->loop);
         loop_remove(the_pair->loop, &the_pair->watch[0]);
         loop_remove(the_pair->loop, &the_pair->watch[1]);
 }
@@ -92,6 +94,8 @@ static void loop_forgets_what_is_removed_in_the_same_turn(void **state) {
                 assert_int_equal(loop_add(pair.loop, &pair.watch[i], fds[i], EPOLLOUT, on_first), 0);
         assert_int_equal(loop_turn(pair.loop, 0), 0);
         assert_int_equal(pair.calls, 1); /* both were ready */
+        assert_int_equal(pair.ready, 2);
+        assert_int_equal(loop_ready(pair.loop), 1);
         assert_int_equal(loop_turn(pair.loop, 0), 0);
         assert_int_equal(pair.calls, 1);
         assert_int_equal(loop_add(pair.loop, &pair.watch[0], fds[0], EPOLLOUT, on_first), 0);
@@ -324,6 +328,48 @@ static void tunnel_rests_while_nobody_reads(void **state) {
                 stall(i & 1, i >> 1);
 }
 
+/*
+ * An end that breaks off, with bytes that nobody has read from it and bytes that it has not read: the first
+ * still arrive. Goes red without rescue().
+ */
+static void tunnel_passes_on_what_a_broken_end_has_said(void **state) {
+        static char data[65536];
+
+        (void) state;
+        for (int much = 0; much < 2; much++) {
+                struct loop *loop = NULL;
+                struct pipes pipes = { .n_out = 0 };
+                struct ride ride;
+                size_t out = 0, in = 0;
+                ssize_t n;
+                int far[2];
+
+                assert_int_equal(loop_new(&loop), 0);
+                make_ride(&ride, loop, &pipes, far);
+                assert_int_equal(write(far[0], "upload", 6), 6);
+                for (int i = 0; i < (much ? 1000 : 10); i++) {
+                        n = much || i == 5 ? write(far[1], data, much ? sizeof(data) : 10) : 0;
+                        out += n > 0 ? (size_t) n : 0;
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                }
+                n = write(far[1], data, 10);
+                out += n > 0 ? (size_t) n : 0;
+                (void) close(far[1]); /* unread bytes make an error of it */
+                for (int i = 0; i < 100000; i++) {
+                        assert_int_equal(loop_turn(loop, 0), 0);
+                        n = read(far[0], data, sizeof(data));
+                        in += n > 0 ? (size_t) n : 0;
+                        if (n == 0)
+                                break;
+                }
+                assert_int_equal(in, out);
+                assert_true(ride.over && ride.error == ECONNRESET);
+                (void) close(far[0]);
+                pipes_deinit(&pipes);
+                loop_free(loop);
+        }
+}
+
 static void name_of(int i, struct host *ret) {
         *ret = (struct host){ .kind = HOST_NAME };
         (void) snprintf(ret->name, sizeof(ret->name), "n%d.example", i);
@@ -393,6 +439,7 @@ int main(void) {
                 cmocka_unit_test(blocked_counts_every_refusal_once),
                 cmocka_unit_test(tunnel_moves_bytes_and_ends),
                 cmocka_unit_test(tunnel_rests_while_nobody_reads),
+                cmocka_unit_test(tunnel_passes_on_what_a_broken_end_has_said),
                 cmocka_unit_test(names_keep_their_addresses),
         };
 
