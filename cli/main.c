@@ -1,9 +1,11 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -93,9 +95,12 @@ static int guard_stdio(struct ctx *ctx) {
         return 0;
 }
 
+enum { STACK_LEAST = 192 * 1024 }; /* bytes: twice the deepest of a run, rounded down */
+
 /* The verb of argv[1], run with the caller's context. */
 static int dispatch(int argc, char **argv) {
         const struct verb *verb;
+        struct rlimit stack;
         struct caller c;
         int code;
 
@@ -106,6 +111,11 @@ static int dispatch(int argc, char **argv) {
         if (getauxval(AT_SECURE)) {
                 log_error("this program has more rights than who started it, and would hand them out: "
                           "take them from the file: chmod ug-s, or setcap -r");
+                return EXIT_SETUP;
+        }
+        if (getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur < STACK_LEAST) {
+                log_error("the stack may be %llu KiB, this program needs %d: raise 'ulimit -s'",
+                          (unsigned long long) stack.rlim_cur / 1024, STACK_LEAST / 1024);
                 return EXIT_SETUP;
         }
         if (strcmp(argv[1], INIT_WORD) == 0)
@@ -135,5 +145,6 @@ int main(int argc, char **argv) {
         /* every mode that matters is given explicitly: a caller's umask must not close our own directories to
          * us */
         (void) umask(022);
+        (void) signal(SIGXFSZ, SIG_IGN); /* RLIMIT_FSIZE: EFBIG is an answer, dying is not */
         return flushed(dispatch(argc, argv));
 }

@@ -98,3 +98,4 @@ probe_try try_time_namespace, try_nesting, try_fuse_features, try_seccomp_notify
 probe_try try_docker_daemon, try_podman_service;                                  /* probe-service.c */
 probe_try try_kubernetes_context, try_kubernetes_server;                          /* probe-service.c */
 probe_try try_seccomp, try_landlock, try_cgroup;                                  /* probe-system.c */
+probe_try try_limits;                                                             /* probe-limits.c */

@@ -22,8 +22,11 @@
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
-/* where a child of ours mounts over, in its own mount namespace */
-static const char mount_point[] = "/tmp";
+/* where a child of ours mounts over, in its own mount namespace: as a run does, and the only directory that
+ * is sure to be there */
+static const char mount_point[] = "/";
+
+enum { TMPFS_FILES = 32 }; /* more pages than its size, less than its inodes */
 
 /** struct fs_option - one fsconfig(2) of a new file system; @value NULL: a flag */
 struct fs_option {
@@ -61,7 +64,7 @@ static int mount_new(const char *type, const struct fs_option *options, size_t n
 
 /* A tmpfs at mount_point, private to this namespace. Return: descriptor of its root, or -errno. */
 static int tmpfs_attach(struct probe_result *ret) {
-        static const struct fs_option options[] = { { "size", "1m" },
+        static const struct fs_option options[] = { { "size", "64k" },
                                                     { "nr_inodes", "64" },
                                                     { "mode", "0755" } };
         const struct sys_mount_attr private = { .propagation = MS_PRIVATE };
@@ -83,20 +86,37 @@ static int tmpfs_attach(struct probe_result *ret) {
         return TAKE_FD(fd);
 }
 
+/* Takes a page for each new file until there are no more. Return: errno of the end, 0: there is none. */
+static int fill_tmpfs(int root) {
+        for (int i = 0; i < TMPFS_FILES; i++) {
+                AUTO_FD int file = -1;
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "%d", i);
+                file = openat(root, name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+                if (file < 0 || fallocate(file, 0, 0, 1) < 0)
+                        return errno;
+        }
+        return 0;
+}
+
+/* Small files, so that RLIMIT_FSIZE has no say: it has a row of its own. */
 void try_tmpfs(const struct probe_host *host, struct probe_result *ret) {
         AUTO_FD int root = tmpfs_attach(ret);
-        AUTO_FD int file = -1;
+        int end;
 
         (void) host;
         if (root < 0)
                 return;
-        file = openat(root, "file", O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-        if (file < 0 || ftruncate(file, 2 << 20) < 0 || fallocate(file, 0, 0, 4096) < 0)
-                result_failed(ret, -errno, "create a file on tmpfs");
-        else if (fallocate(file, 0, 0, 2 << 20) == 0 || errno != ENOSPC)
+        end = fill_tmpfs(root);
+        if (end == EFBIG)
+                result_note(ret, "mounts; its size was not tried: RLIMIT_FSIZE is 0");
+        else if (end == 0)
                 result_fact(ret, -EDOM, "a tmpfs does not keep to its size");
+        else if (end != ENOSPC)
+                result_failed(ret, -end, "create a file on tmpfs");
         else
-                result_note(ret, "mounts, keeps to its size and number of inodes");
+                result_note(ret, "mounts, keeps to its size");
 }
 
 void try_mount_api(const struct probe_host *host, struct probe_result *ret) {
@@ -128,13 +148,6 @@ void try_mount_api(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "fsopen, open_tree, mount_setattr, move_mount work");
 }
 
-/* The root of an initramfs is covered: see cover_root() */
-static int cover_root(int root) {
-        const int r = sys_move_mount(root, "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH);
-
-        return r < 0 ? r : chroot(".") < 0 ? -errno : 0;
-}
-
 void try_pivot_root(const struct probe_host *host, struct probe_result *ret) {
         AUTO_FD int old = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         AUTO_FD int root = tmpfs_attach(ret);
@@ -148,7 +161,7 @@ void try_pivot_root(const struct probe_host *host, struct probe_result *ret) {
                 return;
         }
         r = sys_pivot_root(".", ".");
-        if (r == -EINVAL && mnt_is_first(old, AT_FDCWD, "/proc/self/mountinfo") && cover_root(root) == 0)
+        if (r == -EINVAL && mnt_is_first(old, AT_FDCWD, "/proc/self/mountinfo") && chroot(".") == 0)
                 result_note(ret, "not possible in an initramfs: the root is covered instead");
         else if (r < 0)
                 result_failed(ret, r, "pivot_root");

@@ -50,6 +50,8 @@ static const struct probe probes[] = {
           "it cannot start inside of foreign images", "meson setup --reconfigure -Dstatic=true build" },
         { "state directory", "state_directory", true, false, true, 0, try_state_dir, NULL,
           "runs cannot be recorded", "set XDG_STATE_HOME to a directory that you can write" },
+        { "limits", "limits", true, false, true, 0, try_limits, NULL, "no run can start",
+          "raise it: see 'ulimit -a'" },
         { "user namespaces", UNS, true, false, false, USER, try_user_namespace, NULL, no_run, needs_config },
         { "mount namespace", MNT, true, false, false, MOUNT, NULL, UNS, no_run, needs_config },
         { "pid namespace", "pid_namespace", true, false, false, USER | CLONE_NEWPID, NULL, UNS, no_run,
@@ -152,6 +154,11 @@ static const struct {
         { "uid_ranges", -EPERM, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap" },
         { "uid_ranges", -EXDEV, outside },
         { "idmapped_mounts", -EPERM, outside },
+        { "limits", -EMFILE, "raise 'ulimit -n' to 48 at least" },
+        { "limits", -ENOMEM, "raise 'ulimit -v' to 65536 at least" },
+        { "limits", -ENOBUFS, "raise 'ulimit -d' to 65536 at least" },
+        { "limits", -EFBIG, "raise 'ulimit -f' to 64 KiB at least" },
+        { "limits", -EAGAIN, "raise 'ulimit -u', or end some processes" },
         { "cgroup", -ENOENT, "boot with systemd.unified_cgroup_hierarchy=1" },
 };
 

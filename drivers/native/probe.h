@@ -65,5 +65,17 @@ enum probe_state probe_one(const struct ctx *ctx, const char *key, struct probe_
  */
 int probe_explain(const struct ctx *ctx, const char *step, int code, struct error *err);
 
+/**
+ * probe_limits() - whether the caller's resource limits leave a run what it needs
+ * Forks only where there may be few processes. Return: 0, or DRIVER_HOST_LACKS with doctor's words.
+ */
+int probe_limits(const struct ctx *ctx, struct error *err);
+
+/**
+ * probe_remedy() - what to do about a limit or a full disk, put behind the message of a step that failed
+ * @code: its negative errno; what the message does not say, or has a remedy for already, stays as it is
+ */
+void probe_remedy(int code, struct error *err);
+
 /** probe_state_name() - "ok", "degraded", "missing" */
 const char *probe_state_name(enum probe_state state);

@@ -343,7 +343,9 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
         struct trace trace = req->trace;
         int r;
 
-        r = run_plan(ctx, req->spec, &driver, &plan, &err);
+        r = probe_limits(ctx, &err);
+        if (r == 0)
+                r = run_plan(ctx, req->spec, &driver, &plan, &err);
         trace_step(&trace, "plan");
         if (r < 0) {
                 refuse_plan(req, ret, failure_of(r), err.msg);
@@ -358,6 +360,8 @@ void run_execute(const struct ctx *ctx, const struct run_request *req, struct ru
                 warn_degraded(driver, plan);
         r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);
+        if (r < 0)
+                probe_remedy(r, &err);
         if (r == -ENOTSUP || r == DRIVER_HOST_LACKS)
                 refuse_plan(req, ret, failure_of(r), err.msg);
         else if (r < 0)

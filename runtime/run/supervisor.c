@@ -17,6 +17,7 @@
  * on the host.
  */
 #include "runtime/run/supervisor.h"
+#include "drivers/native/probe.h"
 #include "runtime/base/parse.h"
 
 #include <errno.h>
@@ -694,6 +695,8 @@ int supervisor_main(const struct supervisor_args *args) {
         r = detach_stdio(&s, &err);
         if (r == 0)
                 r = start(&s, &err);
+        if (r < 0)
+                probe_remedy(r, &err);
         if (r < 0)
                 supervisor_fail(&s, EXIT_AROUND,
                                 r == DRIVER_HOST_LACKS ? "SANDBOX_DRIVER_UNAVAILABLE"

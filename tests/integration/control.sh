@@ -117,7 +117,7 @@ small_with_many_commands() {
 
 t 'another user is refused' another_user
 t 'a crowd that says nothing' silent_crowd
-t 'a crowd, and few descriptors' silent_crowd 40 100
+t 'a crowd, and few descriptors' silent_crowd 48 100
 for who in new half exec deaf tty detach list stop-unread flood fds; do t "a client vanishes: $who" vanish $who; done
 t 'not from inside' from_inside
 t 'small with 64 commands' small_with_many_commands

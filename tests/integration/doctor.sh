@@ -74,7 +74,7 @@ no_more_processes() {
         status 1 bash -c 'ulimit -u 1 && exec "$1" doctor' - "$C" >out
         row 'user namespaces' missing
         has "$text" EAGAIN
-        has "$(tr -s ' \n' ' ' <<<"$text")" 'ulimit -u'
+        has "$(tr -s ' \n' ' ' <out)" 'ulimit -u'
 }
 
 no_more_files() {
@@ -446,7 +446,54 @@ json_says_the_default() {
         has "$("$C" doctor | tr -s ' \n' ' ')" 'redirect '
 }
 
+# doctor and run say the same of a limit that is too low; red without compare()
+limits_of_the_caller() {
+        local limit
+        for limit in '-n 30' '-v 20000' '-d 1000' '-f 4' '-f 0'; do
+                (bash -c "ulimit $limit; exec \"\$0\" doctor" "$C" || echo $? >code) | cat >out
+                eq 1 "$(cat code)" "exit status with $limit"
+                row limits missing
+                has "$(tr -s ' \n' ' ' <<<"$text")" "remedy: raise 'ulimit ${limit% *}'"
+                # nothing else is blamed
+                [ "$limit" = '-n 30' ] || eq 1 "$(grep -c '^[^ ].* missing ' out)" 'missing rows'
+                (bash -c "ulimit $limit; exec \"\$0\" run -- true" "$C" 2>&1 || echo $? >code) | cat >err
+                eq 125 "$(cat code)" "exit status of a run with $limit"
+                eq 1 "$(wc -l <err)" 'lines on stderr'
+                has "$(cat err)" "remedy: raise 'ulimit ${limit% *}'"
+        done
+        # shellcheck disable=SC2016
+        status 0 bash -c 'ulimit -f 64; exec "$0" doctor' "$C" >out
+        row tmpfs ok
+        has "$text" 'keeps to its size'
+        # shellcheck disable=SC2016
+        status 125 bash -c 'ulimit -s 64; exec "$0" doctor' "$C" >out 2>err
+        has "$(cat err)" "raise 'ulimit -s'"
+}
+few_processes() {
+        [ "$(id -u)" != 0 ] || skip 'only a user has a limit of processes'
+        # shellcheck disable=SC2016
+        status 1 bash -c 'ulimit -u "$(($(ps -o pid= -L -u "$(id -u)" | wc -l) + 4))"; exec "$0" doctor' "$C" >out
+        row limits missing
+        has "$(tr -s ' \n' ' ' <<<"$text")" "raise 'ulimit -u'"
+        # shellcheck disable=SC2016
+        status 125 bash -c 'ulimit -u "$(($(ps -o pid= -L -u "$(id -u)" | wc -l) + 4))"; exec "$0" run -- true' "$C" 2>err
+        has "$(cat err)" "raise 'ulimit -u'"
+}
+
+# a host without /tmp, which no run needs; red with a probe that mounts there
+without_tmp() {
+        need_command bwrap
+        status 0 bwrap --ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
+                --dev-bind /dev /dev --bind /proc /proc --bind "$T/state" /state --setenv XDG_STATE_HOME /state \
+                --ro-bind "$(readlink -f "$C")" /cofferdam /cofferdam doctor >out
+        row 'mount API' ok
+        row pivot_root ok
+}
+
 t 'all is well here' healthy
+t 'limits of the caller' limits_of_the_caller
+t 'limits of the caller: processes' few_processes
+t 'a host without /tmp' without_tmp
 t 'a state directory that is not the caller'"'"'s alone' state_of_others
 t 'a state directory without extended attributes' state_without_attributes
 t 'limits that a run just fits in' narrow_limits
