@@ -139,7 +139,9 @@ static int watch_signals(struct app *app) {
 
 static int start_parts(struct app *app, struct error *err) {
         struct options *o = &app->options;
-        const struct registry_conf registry = { .database_url = o->database_url, .keys = o->secret_keys };
+        const struct registry_conf registry = { .database_url = o->database_url,
+                                                .keys = o->secret_keys,
+                                                .active_key = o->active_key };
         const struct server_conf conf = { .admin_key = o->admin_key,
                                           .model_host = o->model_host,
                                           .model_prefix = o->model_prefix,

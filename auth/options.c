@@ -246,6 +246,8 @@ static int take_keys(char **env, struct options *o, struct error *err) {
         r = take_secret(env, "IRONFLOW_SECRET_KEYS", &o->secret_keys, err);
         if (r == 0)
                 r = take_secret(env, "IRONFLOW_SECRET_KEY", &single, err);
+        if (r == 0)
+                r = take_secret(env, "IRONFLOW_SECRET_ACTIVE_KEY_VERSION", &o->active_key, err);
         if (r == 0 && single && !o->secret_keys) {
                 const size_t size = strlen(single) + 3;
 
@@ -381,6 +383,7 @@ void options_deinit(struct options *o) {
         free(o->model_prefix);
         free_secret(o->database_url);
         free_secret(o->secret_keys);
+        free_secret(o->active_key);
         free_secret(o->admin_key);
         *o = (struct options){ 0 };
 }

@@ -12,7 +12,7 @@ struct options {
         char *listen, *admin_listen; /* @admin_listen NULL: the same place */
         char *tls_cert, *tls_key;    /* both or none */
         char *ca_file;
-        char *database_url, *secret_keys, *admin_key, *notify_socket;
+        char *database_url, *secret_keys, *active_key, *admin_key, *notify_socket;
         char *model_host, *model_prefix;
         uint16_t model_port;
         uint64_t idle_ms, drain_ms, max_clients, max_per_token;

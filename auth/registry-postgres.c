@@ -392,6 +392,9 @@ int registry_postgres_new(const struct registry_conf *conf, void **ret, struct e
         r = seal_open_keys(conf->keys, &place->seal, err);
         if (r < 0)
                 return error_wrap(err, r, "IRONFLOW_SECRET_KEYS");
+        r = conf->active_key ? seal_activate(place->seal, conf->active_key, err) : 0;
+        if (r < 0)
+                return error_wrap(err, r, "IRONFLOW_SECRET_ACTIVE_KEY_VERSION");
         place->url = strdup(conf->database_url);
         if (!place->url)
                 return error_set(err, -ENOMEM, "out of memory");

@@ -88,11 +88,13 @@ typedef void (*registry_dead_fn)(void *data, enum registry_result why);
  * struct registry_conf - how to keep tokens
  * @database_url: of PostgreSQL, libpq's form; NULL: in memory. Never in a log or an error.
  * @keys:         value of IRONFLOW_SECRET_KEYS (seal.h); must be set when @database_url is
+ * @active_key:   value of IRONFLOW_SECRET_ACTIVE_KEY_VERSION (seal_activate()); NULL: the first key seals
  * @now:          seconds since 1970, NULL: the clock. For tests; called from any thread.
  */
 struct registry_conf {
         const char *database_url;
         const char *keys;
+        const char *active_key;
         uint64_t (*now)(void);
 };
 

@@ -115,6 +115,25 @@ int seal_open_keys(const char *keys, struct seal **ret, struct error *err) {
         return 0;
 }
 
+int seal_activate(struct seal *seal, const char *version, struct error *err) {
+        struct seal_key key;
+        uint64_t number;
+        size_t i = 0;
+
+        assert(seal && version);
+        if (parse_u64(version, 1, INT32_MAX, &number) < 0)
+                return error_set(err, -EINVAL, "not a number from 1 to %d", INT32_MAX);
+        while (i < seal->n_keys && seal->keys[i].version != number)
+                i++;
+        if (i == seal->n_keys)
+                return error_set(err, -EINVAL, "no key of that version is in IRONFLOW_SECRET_KEYS");
+        key = seal->keys[i];
+        seal->keys[i] = seal->keys[0];
+        seal->keys[0] = key;
+        OPENSSL_cleanse(&key, sizeof(key));
+        return 0;
+}
+
 static void cipher_free(EVP_CIPHER_CTX **ctx) {
         EVP_CIPHER_CTX_free(*ctx);
 }

@@ -2,8 +2,9 @@
  * seal.h - credentials encrypted for a place that others can read: AES-256-GCM under a ring of keys
  *
  * The ring is IRONFLOW_SECRET_KEYS: "VERSION:KEY[,VERSION:KEY...]" where VERSION is 1 to 2147483647 and KEY
- * 64 hexadecimal digits. The first key seals, all of them open. To change keys: put the new one in front,
- * wait until what the old one sealed has expired (24 hours), take the old one away.
+ * 64 hexadecimal digits. The first key seals unless seal_activate() names another, all of them open. To
+ * change keys: add the new one everywhere, let it seal, wait until what the old one sealed has expired
+ * (24 hours), take the old one away.
  */
 #pragma once
 
@@ -32,13 +33,23 @@ enum {
 int seal_open_keys(const char *keys, struct seal **ret, struct error *err)
         __attribute__((warn_unused_result));
 
+/**
+ * seal_activate() - choose the key that seals
+ * @version: of a key in the ring, in decimal digits; IRONFLOW_SECRET_ACTIVE_KEY_VERSION
+ * @err:     never shows @version: it may be a key in the wrong place
+ *
+ * Return: 0, -EINVAL (no number, or no such key; @seal is as before).
+ */
+int seal_activate(struct seal *seal, const char *version, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** seal_free() - overwrites the keys; NULL allowed. Return: NULL. */
 struct seal *seal_free(struct seal *seal);
 DEFINE_AUTO(struct seal, seal, seal_free)
 #define AUTO_SEAL CLEANUP(auto_seal)
 
 /**
- * seal_close() - encrypt with the first key and a random nonce
+ * seal_close() - encrypt with the key that seals and a random nonce
  * @bound:   bytes the text is bound to (the ID of the token): opened elsewhere, it fails
  * @text:    up to SEAL_MAX - SEAL_OVERHEAD bytes
  * @ret:     owned, free(); @ret_len = @len + SEAL_OVERHEAD

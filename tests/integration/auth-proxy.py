@@ -1155,6 +1155,8 @@ def bad_input():
             ([], {"IRONFLOW_AUTH_PROXY_ADMIN_KEY": "x" * 31 + "\u00e9y"}, 2, "header cannot carry"),
             ([], {"IRONFLOW_AUTH_PROXY_DATABASE_URL": "postgres://SECRETDB"}, 2, "no encryption key is configured"),
             (["--database-url", "postgres://SECRETDB"], {}, 2, "set IRONFLOW_SECRET_KEYS"),
+            ([], {"IRONFLOW_AUTH_PROXY_DATABASE_URL": "postgres://SECRETDB", "IRONFLOW_SECRET_KEYS": "1:" + "ab" * 32,
+                  "IRONFLOW_SECRET_ACTIVE_KEY_VERSION": "2"}, 1, "IRONFLOW_SECRET_ACTIVE_KEY_VERSION: no key of that version"),
             (["--listen", "nowhere"], {}, 1, "want ADDRESS:PORT or unix:PATH"), (["--listen", "example.com:80"], {}, 1, "want an address"),
             (["--listen", "127.0.0.1:70000"], {}, 1, "--listen"), (["--listen", "unix:" + "x" * 200], {}, 1, "want a path"),
             (["--listen", "192.0.2.1:0"], {}, 1, "--listen"), (["--upstream", "http://x.example"], {}, 2, "https://HOST"),

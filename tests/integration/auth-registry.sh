@@ -154,6 +154,13 @@ keys_rotate() {
         new=$token
         eq "ok run step $secret -" "$(ask both get "$old")"
         eq "ok run step $secret -" "$(ask both get "$new")"
+        export IRONFLOW_SECRET_ACTIVE_KEY_VERSION=1
+        replica early # knows the new key, and seals with the old one until all know the new one
+        issue early
+        eq "ok run step $secret -" "$(ask a get "$token")" 'sealed with the active key'
+        IRONFLOW_SECRET_ACTIVE_KEY_VERSION=3
+        has "$(status 1 "$drive" </dev/null)" 'IRONFLOW_SECRET_ACTIVE_KEY_VERSION: no key of that version'
+        unset IRONFLOW_SECRET_ACTIVE_KEY_VERSION
         IRONFLOW_SECRET_KEYS=$key_b
         replica b
         eq "ok run step $secret -" "$(ask b get "$new")"

@@ -3,7 +3,8 @@
  * their own
  *
  * put RUN STEP SECONDS VALUE [SOURCE] | get TOKEN | revoke ID | revoke-run RUN | purge | watch ID | trouble
- * The database is IRONFLOW_AUTH_PROXY_DATABASE_URL, or memory; the keys are IRONFLOW_SECRET_KEYS.
+ * The database is IRONFLOW_AUTH_PROXY_DATABASE_URL, or memory; the keys are IRONFLOW_SECRET_KEYS,
+ * of which IRONFLOW_SECRET_ACTIVE_KEY_VERSION seals.
  */
 #include <errno.h>
 #include <poll.h>
@@ -123,7 +124,8 @@ static bool line(struct registry *registry) {
 
 int main(void) {
         const struct registry_conf conf = { .database_url = getenv("IRONFLOW_AUTH_PROXY_DATABASE_URL"),
-                                            .keys = getenv("IRONFLOW_SECRET_KEYS") };
+                                            .keys = getenv("IRONFLOW_SECRET_KEYS"),
+                                            .active_key = getenv("IRONFLOW_SECRET_ACTIVE_KEY_VERSION") };
         AUTO_REGISTRY struct registry *registry = NULL;
         struct error err = { 0 };
 

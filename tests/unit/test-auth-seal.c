@@ -102,6 +102,29 @@ static void seal_keys_rotate(void **state) {
         assert_int_equal(opens("1:" KEY_A, "id", after, after_len), -ENOKEY);
 }
 
+static void seal_keys_seal_by_their_version(void **state) {
+        static const char *const bad[] = { "", " 1", "1 ", "3", "0", "-1", "1x", "2147483648", KEY_A };
+        AUTO_SEAL struct seal *seal = ring("1:" KEY_A ",2:" KEY_B);
+        AUTO_FREE uint8_t *sealed = NULL, *again = NULL;
+        size_t len = 0;
+
+        (void) state;
+        assert_int_equal(seal_activate(seal, "2", NULL), 0);
+        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+                struct error err = { 0 };
+
+                assert_int_equal(seal_activate(seal, bad[i], &err), -EINVAL);
+                assert_true(*err.msg);
+                assert_null(strstr(err.msg, "0203"));
+        }
+        assert_int_equal(seal_close(seal, "id", text, sizeof(text) - 1, &sealed, &len), 0);
+        assert_int_equal(opens("2:" KEY_B, "id", sealed, len), 0);
+        assert_int_equal(opens("1:" KEY_A, "id", sealed, len), -ENOKEY);
+        assert_int_equal(seal_activate(seal, "1", NULL), 0);
+        assert_int_equal(seal_close(seal, "id", text, sizeof(text) - 1, &again, &len), 0);
+        assert_int_equal(opens("1:" KEY_A, "id", again, len), 0);
+}
+
 static void seal_keys_are_refused_without_being_shown(void **state) {
         static const struct {
                 const char *keys, *says;
@@ -171,6 +194,7 @@ int main(void) {
                 cmocka_unit_test(seal_refuses_any_changed_byte),
                 cmocka_unit_test(seal_opens_only_where_it_belongs),
                 cmocka_unit_test(seal_keys_rotate),
+                cmocka_unit_test(seal_keys_seal_by_their_version),
                 cmocka_unit_test(seal_keys_are_refused_without_being_shown),
                 cmocka_unit_test(seal_keys_are_sixteen_at_most),
                 cmocka_unit_test(seal_takes_texts_up_to_its_size),
