@@ -40,6 +40,7 @@
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/libexec.h"
 #include "runtime/run/bridge.h"
 #include "runtime/run/exposed.h"
 #include "runtime/run/service.h"
@@ -138,25 +139,6 @@ static int make_key(char key[2 * KEY_BYTES + 1]) {
         return 0;
 }
 
-/* Beside this executable, so that an installation can be moved as a whole; else where it was installed. */
-static void execute(char *const *argv, char *const *env) {
-        static const char name[] = "cofferdam-auth-proxy";
-        char self[4096], path[4096 + 64];
-        const ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-        char *slash;
-
-        if (n > 0) {
-                self[n] = '\0';
-                slash = strrchr(self, '/');
-                (void) snprintf(path, sizeof(path), "%.*s/../libexec/%s", slash ? (int) (slash - self) : 0,
-                                self, name);
-                (void) execve(path, argv, env);
-                if (errno != ENOENT)
-                        return;
-        }
-        (void) execve(COFFERDAM_LIBEXEC "/cofferdam-auth-proxy", argv, env);
-}
-
 _Noreturn static void proxy_main(struct keeper *k, int said_fd, pid_t parent) {
         char listen[PLACE_MAX], admin[PLACE_MAX], key[sizeof(k->key) + 40];
         char *argv[WORDS_MAX + 8] = { (char[]){ "cofferdam-auth-proxy" }, (char[]){ "--listen" }, listen,
@@ -165,7 +147,7 @@ _Noreturn static void proxy_main(struct keeper *k, int said_fd, pid_t parent) {
         const char *said = k->args->spec->auth_proxy.options;
         char *options = said ? strdup(said) : NULL, *rest = options, *word;
         size_t n = 5;
-        int dir;
+        int dir, r;
 
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
@@ -179,8 +161,8 @@ _Noreturn static void proxy_main(struct keeper *k, int said_fd, pid_t parent) {
         while (n < WORDS_MAX && (word = strsep(&rest, " ")))
                 if (*word)
                         argv[n++] = word;
-        execute(argv, env);
-        (void) dprintf(STDOUT_FILENO, "cofferdam-auth-proxy cannot be executed: %s\n", strerror(errno));
+        r = libexec_exec(argv[0], argv, env);
+        (void) dprintf(STDOUT_FILENO, "%s cannot be executed: %s\n", argv[0], strerror(-r));
         _exit(127);
 }
 

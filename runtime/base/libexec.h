@@ -1,0 +1,16 @@
+/*
+ * libexec.h - programs that are installed with this one and not meant for PATH
+ */
+#pragma once
+
+/**
+ * libexec_exec() - execute a program of ours in place of this process
+ * @name: its file name
+ * @argv, @env: as execve(2) takes them
+ *
+ * It is looked for in ../libexec from the directory of this executable, so that an installation can be moved
+ * as a whole, and then where it was configured to be installed. Async-signal-safe but for the stack it takes,
+ * so it may be called after fork(). Return: only when it fails: -ENOENT (not installed), -errno of execve(2).
+ */
+int libexec_exec(const char *name, char *const argv[], char *const env[])
+        __attribute__((nonnull(1, 2, 3), warn_unused_result));
