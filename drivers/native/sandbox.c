@@ -207,11 +207,13 @@ static int make_skeleton(const struct setup *s) {
  */
 static int stage_root(struct setup *s, struct error *err) {
         static const struct mnt_option options[] = { { "mode", "0755" }, { "size", "4096k" } };
-        int r = 0;
+        static const struct sys_mount_attr private = { .propagation = MS_PRIVATE };
+        int r;
 
         static_assert(ROOT_TMPFS_KIB == 4096, "options[] says the same");
-        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-                return error_set(err, -errno, "make the mount tree private: %s", strerror(errno));
+        r = sys_mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &private); /* mount(2) may be refused alone */
+        if (r < 0)
+                return error_set(err, r, "make the mount tree private: %s", strerror(-r));
         s->host_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         if (s->host_fd < 0)
                 return error_set(err, -errno, "open /: %s", strerror(errno));

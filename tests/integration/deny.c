@@ -41,6 +41,7 @@ static const struct {
         { "userns", SYS_unshare, CLONE_NEWUSER, EPERM },
         { "unshare", SYS_unshare, 0, EPERM },
         { "clone3", SYS_clone3, 0, ENOSYS },
+        { "oldmount", SYS_mount, 0, EPERM },
         { "caps", SYS_prctl, 0, EPERM, PR_CAPBSET_DROP },
         { "caps", SYS_mount, 0, EACCES },
         { "caps", SYS_move_mount, 0, EACCES },
