@@ -77,7 +77,7 @@ struct transfer {
 
 const char *upstream_may_dial(const struct upstream_conf *conf, const struct addr *addr,
                               const struct addr *pinned) {
-        const char *special = addr_special(addr);
+        const char *special = addr_special(addr, NULL);
 
         if (!special || (pinned && memcmp(addr, pinned, sizeof(*addr)) == 0))
                 return NULL;

@@ -179,15 +179,39 @@ static bool embedded_ipv4(const struct addr *a, struct addr *ret) {
         return true;
 }
 
-const char *addr_special(const struct addr *a) {
-        struct addr inner;
-
+static const struct range *special_range(const struct addr *a) {
         for (size_t i = 0; i < ARRAY_SIZE(specials); i++) {
                 struct cidr net = { .bits = specials[i].bits };
 
                 memcpy(net.addr.b, specials[i].b, sizeof(net.addr.b));
                 if (cidr_has(&net, a))
-                        return specials[i].what;
+                        return &specials[i];
         }
-        return embedded_ipv4(a, &inner) ? addr_special(&inner) : NULL;
+        return NULL;
+}
+
+const char *addr_special(const struct addr *a, unsigned int *ret_bits) {
+        const struct range *range = special_range(a);
+        struct addr inner;
+
+        if (!range && embedded_ipv4(a, &inner))
+                range = special_range(&inner); /* its bits count from the same place */
+        if (range && ret_bits)
+                *ret_bits = range->bits;
+        return range ? range->what : NULL;
+}
+
+bool addr_is_host(const struct addr *a) {
+        static const struct cidr own[] = {
+                { { { [10] = 0xff, 0xff, 127 } }, 104 },
+                { { { [10] = 0xff, 0xff, 0 } }, 104 },
+                { { { [15] = 1 } }, 128 },
+                { { { 0 } }, 128 },
+        };
+        struct addr inner;
+
+        for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+                if (cidr_has(&own[i], a))
+                        return true;
+        return embedded_ipv4(a, &inner) && addr_is_host(&inner);
 }

@@ -67,6 +67,13 @@ struct addr addr_mask(const struct addr *a, unsigned int bits);
  * inside of mapped, compatible and NAT64 (64:ff9b::/96) addresses. 6to4, Teredo and local-use NAT64 are
  * special as a whole.
  *
+ * @ret_bits: NULL, or the length of the special range around @a; untouched for an ordinary address
  * Return: a noun phrase such as "a private address", static; NULL for an ordinary address.
  */
-const char *addr_special(const struct addr *a);
+const char *addr_special(const struct addr *a, unsigned int *ret_bits);
+
+/**
+ * addr_is_host() - whether a connection to @a stays on this host: 127.0.0.0/8, ::1, and 0.0.0.0/8 and ::,
+ * which Linux takes for itself; also IPv4 inside of compatible and NAT64 addresses
+ */
+bool addr_is_host(const struct addr *a);

@@ -302,6 +302,16 @@ static int later(const struct policy *policy, int best, int last, uint16_t port,
         return best;
 }
 
+/* As later(), of rules that deny. */
+static int later_denying(const struct policy *policy, int best, int last, uint16_t port,
+                         enum port_match how) {
+        for (int i = last; i > best; i = policy->rules[i].before) {
+                if (policy->rules[i].deny && port_fits(&policy->rules[i], port, how))
+                        return i;
+        }
+        return best;
+}
+
 static int match_name(const struct policy *policy, const char *name, uint16_t port, enum port_match how) {
         const size_t len = strlen(name);
         uint64_t hash = hash_start;
@@ -329,8 +339,18 @@ static int match_name(const struct policy *policy, const char *name, uint16_t po
         }
 }
 
+/* The shortest prefix of an allowing rule that names @addr: that of its special range, so that a range which
+ * only holds that one does not. 0: an ordinary address. rule_parse() lets none name the host's loopback. */
+static unsigned int bits_naming(const struct addr *addr) {
+        unsigned int bits = 0;
+
+        (void) addr_special(addr, &bits);
+        return bits;
+}
+
+/* The last rule of ranges about @addr that denies, or allows with a prefix of at least @least. */
 static int match_addr(const struct policy *policy, const struct addr *addr, uint16_t port,
-                      enum port_match how) {
+                      enum port_match how, unsigned int least) {
         int best = POLICY_NO_RULE;
 
         for (unsigned int bits = 0; bits < BITS_COUNT; bits++) {
@@ -343,7 +363,9 @@ static int match_addr(const struct policy *policy, const struct addr *addr, uint
                 net = (struct cidr){ .addr = addr_mask(addr, bits), .bits = bits };
                 net_key(&net, key);
                 e = table_slot(policy, hash_back(key, sizeof(key)), key, sizeof(key), true);
-                if (e->key)
+                if (e->key && bits < least)
+                        best = later_denying(policy, best, e->last[RULE_NET], port, how);
+                else if (e->key)
                         best = later(policy, best, e->last[RULE_NET], port, how);
         }
         return best;
@@ -378,14 +400,16 @@ static struct policy_verdict verdict(const struct policy *policy, int rule, int 
 
 static struct policy_verdict decide_addr(const struct policy *policy, const struct addr *addr,
                                          uint16_t port) {
-        const int net = match_addr(policy, addr, port, PORT_EXACT), all = match_all(policy, port, PORT_EXACT);
+        const int net = match_addr(policy, addr, port, PORT_EXACT, 0);
+        const int all = match_all(policy, port, PORT_EXACT);
         const int rule = net > all ? net : all;
         const int anywhere =
-                rule == POLICY_NO_RULE ? match_addr(policy, addr, port, PORT_IGNORED) : POLICY_NO_RULE;
+                rule == POLICY_NO_RULE ? match_addr(policy, addr, port, PORT_IGNORED, 0) : POLICY_NO_RULE;
         struct policy_verdict v = verdict(policy, rule, anywhere);
 
-        v.special = addr_special(addr);
-        if (v.special && v.reason == POLICY_OK && !allows(policy, net))
+        v.special = addr_special(addr, NULL);
+        if (v.special && v.reason == POLICY_OK &&
+            !allows(policy, match_addr(policy, addr, port, PORT_EXACT, bits_naming(addr))))
                 v.reason = POLICY_ADDRESS;
         return v;
 }
@@ -426,11 +450,12 @@ static bool is_own(const struct addr *addr) {
 
 struct policy_verdict policy_dial(const struct policy *policy, const struct policy_verdict *name,
                                   const struct addr *addr, uint16_t port) {
-        const int net = match_addr(policy, addr, port, PORT_USUAL_IS_ANY);
+        const bool alias = name->alias && is_own(addr);
+        const int net = match_addr(policy, addr, port, PORT_USUAL_IS_ANY, alias ? 0 : bits_naming(addr));
         struct policy_verdict v = *name;
 
         assert(name->reason == POLICY_OK);
-        v.special = name->alias && is_own(addr) ? NULL : addr_special(addr);
+        v.special = alias ? NULL : addr_special(addr, NULL);
         if (v.special ? !allows(policy, net) : net > name->rule && !allows(policy, net)) {
                 v.reason = v.special && net == POLICY_NO_RULE ? POLICY_ADDRESS : POLICY_RULE;
                 v.rule = net == POLICY_NO_RULE ? name->rule : net;

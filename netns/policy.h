@@ -12,7 +12,11 @@
  * last one that matches decides; when none does, an allowlist denies and a denylist allows.
  *
  * HOST_ALIAS is the loopback of the host, and only a rule HOST_ALIAS:PORT allows a port of it; nothing else
- * does, not "**" and not an empty denylist. Rules that deny hold for it as for any name.
+ * does, not "**", not an empty denylist, and no address: 127.0.0.1 in a rule that allows is refused, and
+ * ranges leave it out. Rules that deny hold for it as for any name.
+ *
+ * A range names a special address (private, link-local, ...) when it lies in the special range around it:
+ * 10.0.0.0/8 names 10.1.2.3, 0.0.0.0/0 does not.
  *
  * A name is decided twice: as a name, and then by each address it resolves to, before that address is
  * dialled.

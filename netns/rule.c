@@ -69,6 +69,19 @@ static int refuse_url(struct part *p, struct error *err) {
         return error_set(err, -EINVAL, "a rule is a host, not a URL or a path: write '%s'", ESC(name));
 }
 
+/* Of the host's own addresses only ports are opened, and by the name they have inside. */
+static int refuse_own(const struct net_rule *rule, struct error *err) {
+        unsigned int bits = 0;
+
+        (void) addr_special(&rule->net.addr, &bits);
+        if (rule->deny || !addr_is_host(&rule->net.addr) || rule->net.bits < bits)
+                return 0;
+        return error_set(err, -EINVAL,
+                         "that is the loopback of the host, which is opened port by port and by name: write "
+                         "'" HOST_ALIAS ":%d'",
+                         rule->port > 0 ? rule->port : 8080);
+}
+
 static int parse_net(struct part *p, struct net_rule *rule, struct error *err) {
         char text[ADDR_TEXT_MAX + 8], fixed[ADDR_TEXT_MAX];
         size_t n = 0;
@@ -96,7 +109,27 @@ static int parse_net(struct part *p, struct net_rule *rule, struct error *err) {
         if (r < 0)
                 return error_set(err, -EINVAL, "not an address range such as 10.0.0.0/8 or [fd00::]/8");
         rule->kind = RULE_NET;
-        return 0;
+        return refuse_own(rule, err);
+}
+
+/* "fd00::/8:443", which could be read in two ways. */
+static bool is_bare_net(const struct part *p, struct addr *ret) {
+        const char *slash = memchr(p->s, '/', left(p));
+
+        return slash && memchr(slash, ':', (size_t) (p->end - slash)) &&
+               memchr(p->s, ':', (size_t) (slash - p->s)) &&
+               addr_parse(p->s, (size_t) (slash - p->s), ret) == 0;
+}
+
+static int refuse_bare_net(struct part *p, const struct addr *a, struct error *err) {
+        const char *slash = memchr(p->s, '/', left(p));
+        char text[ADDR_TEXT_MAX], rest[32] = { 0 };
+        const size_t n = (size_t) (p->end - slash);
+
+        memcpy(rest, slash, n < sizeof(rest) ? n : sizeof(rest) - 1);
+        p->at = (size_t) ((const char *) memchr(slash, ':', n) - p->text);
+        return error_set(err, -EINVAL, "an IPv6 range with a port has brackets: write '[%s]%s'",
+                         addr_text(a, text), ESC(rest));
 }
 
 /* Reads the wildcard at the start and refuses every other. */
@@ -154,7 +187,7 @@ static int parse_host(struct part *p, struct net_rule *rule, struct error *err) 
                 return error_set(err, -EINVAL, "an address has no labels: write a range such as 10.0.0.0/8");
         rule->kind = RULE_NET;
         rule->net = (struct cidr){ .addr = host.addr, .bits = 128 };
-        return 0;
+        return refuse_own(rule, err);
 }
 
 static void trim(struct part *p) {
@@ -166,6 +199,7 @@ static void trim(struct part *p) {
 }
 
 static int parse_part(struct part *p, struct net_rule *rule, struct error *err) {
+        struct addr bare;
         int r;
 
         if (left(p) == 0)
@@ -181,6 +215,8 @@ static int parse_part(struct part *p, struct net_rule *rule, struct error *err) 
                 return error_set(err, -EINVAL, "two '!': write one to deny, none to allow");
         if (memmem(p->s, left(p), "://", 3))
                 return refuse_url(p, err);
+        if (is_bare_net(p, &bare))
+                return refuse_bare_net(p, &bare, err);
         rule->raw = cut_suffix(p, "/tcp");
         r = cut_port(p, &rule->port, err);
         if (r < 0)

@@ -57,7 +57,7 @@ static bool servers_reachable(const char *text) {
                 s += strspn(s, " \t");
                 if (addr_parse(s, strcspn(s, " \t\r\n%"), &addr) < 0)
                         continue;
-                what = addr_special(&addr);
+                what = addr_special(&addr, NULL);
                 if (what && strcmp(what, "a loopback address") == 0)
                         return false;
                 any = true;

@@ -80,7 +80,7 @@ static void decide(const char *const *texts, const struct net_rule *rules, int n
                 check(v.rule == want);
         if (want != POLICY_NO_RULE && rules[want].deny)
                 check(v.reason == POLICY_RULE);
-        if (host.kind == HOST_ADDR && addr_special(&host.addr) && v.reason == POLICY_OK)
+        if (host.kind == HOST_ADDR && addr_special(&host.addr, NULL) && v.reason == POLICY_OK)
                 check(want != POLICY_NO_RULE);
         if (v.reason == POLICY_OK)
                 (void) policy_dial(policy, &v, &(struct addr){ .b = { 0xfe, 0x80 } }, port);

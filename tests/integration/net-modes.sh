@@ -83,6 +83,15 @@ loopback_of_the_host() {
         eq '' "$(cat "$T/lab/queries")"
         # TLS and raw protocols alike, in a tunnel
         eq '127.0.0.1 8081 200' "$(sandbox --network allowlist --allow $alias:8081 -- curl -sS -p -m 9 -w ' %{http_code}' http://$alias:8081/)"
+        # no address and no range does; goes red when match_addr() forgets @least, and without refuse_own()
+        for rule in '0.0.0.0/0:*' '[::]/0:*' '126.0.0.0/7:*'; do
+                eq '403 403 403 403 403 ' "$(reaches --network allowlist --allow "$rule" --allow loop.example:8081 -- http://127.0.0.1:8081/ \
+                        'http://[::1]:8082/' http://0.0.0.0:8081/ 'http://[::ffff:127.0.0.1]:8081/' http://loop.example:8081/ | grep -o '...$' | tr '\n' ' ')" "$rule"
+        done
+        for rule in 127.0.0.1:8081 '[::1]:8082' 0.0.0.0:8081 '127.0.0.0/8:8081'; do
+                status 2 sandbox --network allowlist --allow "$rule" -- true 2>said
+                has "$(cat said)" "write '$alias:808"
+        done
         # a whole host is not a port
         status 2 sandbox --network allowlist --allow $alias -- true 2>said
         has "$(cat said)" "network.rules[0]: '$alias', byte 1"

@@ -112,8 +112,9 @@ static void addr_special_knows_both_ends(void **state) {
         for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
                 const struct addr a = parse(cases[i].addr);
 
-                if ((addr_special(&a) != NULL) != cases[i].special)
-                        fail_msg("%s: %s", cases[i].addr, addr_special(&a) ? addr_special(&a) : "ordinary");
+                if ((addr_special(&a, NULL) != NULL) != cases[i].special)
+                        fail_msg("%s: %s", cases[i].addr,
+                                 addr_special(&a, NULL) ? addr_special(&a, NULL) : "ordinary");
         }
 }
 
