@@ -16,7 +16,7 @@ enum { ETC_FILE_MAX = 1 << 20 };
 
 /* Files of /etc that are often symbolic links to places which the sandbox does not show. */
 static const char *const linked[] = {
-        /* the first one may be ours, see add_resolver() */
+        /* the first ones may be ours, see add_names() */
         "resolv.conf", "hosts", "hostname", "localtime", "nsswitch.conf", "passwd", "group", "machine-id",
 };
 
@@ -173,29 +173,46 @@ static int add_linked(struct driver_plan *plan, const char *name) {
         return file_add(plan, end, buf_cstr(&b), b.len, 0644);
 }
 
-/* Names are asked of the egress process, wherever the host's resolv.conf lies. */
-static int add_resolver(struct driver_plan *plan, const char *text) {
-        AUTO_FREE char *end = realpath("/etc/resolv.conf", NULL);
+/* @text in place of the file of /etc, wherever the host's lies. */
+static int add_own(struct driver_plan *plan, const char *path, const char *text) {
+        AUTO_FREE char *end = realpath(path, NULL);
 
-        return file_add(plan, end && !path_below(end, "/proc") ? end : "/etc/resolv.conf", text, strlen(text),
-                        0644);
+        return file_add(plan, end && !path_below(end, "/proc") ? end : path, text, strlen(text), 0644);
+}
+
+/*
+ * Names are asked of the egress process. The host's own names are not shown: a program would connect to their
+ * addresses, which no rule of names allows, and they tell of the host's network. The egress process knows
+ * them.
+ */
+static int add_names(struct driver_plan *plan) {
+        const int r = add_own(plan, "/etc/resolv.conf", "nameserver 127.0.0.1\n");
+
+        return r < 0 ? r
+                     : add_own(plan, "/etc/hosts",
+                               "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n");
 }
 
 int etc_add(struct driver_plan *plan, struct error *err) {
+        size_t own = 0;
         int r = 0;
 
+        if (plan->net_leads)
+                own = 2;
+        else if (plan->resolv_conf)
+                own = 1;
         if (!passwd_fits(&plan->id))
                 r = add_made(plan, "/etc/passwd", etc_passwd, err);
         if (r == 0)
                 r = add_made(plan, "/etc/group", etc_group, err);
         if (r < 0)
                 return r;
-        for (size_t i = plan->net_leads || plan->resolv_conf; r == 0 && i < ARRAY_SIZE(linked); i++)
+        for (size_t i = own; r == 0 && i < ARRAY_SIZE(linked); i++)
                 r = add_linked(plan, linked[i]);
         if (r == 0 && plan->net_leads)
-                r = add_resolver(plan, "nameserver 127.0.0.1\n");
+                r = add_names(plan);
         if (r == 0 && plan->resolv_conf)
-                r = add_resolver(plan, plan->resolv_conf);
+                r = add_own(plan, "/etc/resolv.conf", plan->resolv_conf);
         if (r < 0)
                 return error_set(err, r, "files of /etc: %s", strerror(-r));
         return 0;

@@ -117,6 +117,19 @@ denied.example 4444 none " "$(work "${rules[@]}" -- 'python3 raw.py allowed.exam
         has "$(events network_blocked)" 'allowed.example 4445 the rule allows other ports'
 }
 
+# names of the host's own file: by the stub, as all others; goes red when etc_add() shows the host's
+hosts_file() {
+        cp "$T/raw.py" .
+        printf '93.184.216.34 corp-git allowed.example\n10.1.2.3 secret-host\n' >"$T/hosts"
+        mount --bind "$T/hosts" /etc/hosts
+        trap 'umount /etc/hosts' EXIT
+        eq "corp-git 4444 b'greeting\\n' 
+allowed.example 4444 b'greeting\\n' 
+127.0.0.1 localhost
+::1 localhost ip6-localhost ip6-loopback" "$(work --allow corp-git:4444/tcp "${rules[@]}" -- 'python3 raw.py corp-git 4444 allowed.example 4444; cat /etc/hosts')"
+        has "$(work --transparent=false "${rules[@]}" -- 'cat /etc/hosts')" secret-host
+}
+
 node_client() {
         need_command node
         cat >client.js <<'JS'
@@ -199,7 +212,7 @@ own_resolver() {
         # what is asked for when it is connected to, by the proxy, is the allowed name only
         eq allowed.example "$(sort -u "$T/lab/queries")"
         # a name server that a rule allows is that name server
-        has "$(work --allow 127.0.0.1:53/tcp --allow 93.184.216.34:53/tcp -- './own-resolver -t 93.184.216.34 allowed.example 4444' || true)" 'no answer'
+        has "$(work --allow 93.184.216.34:53/tcp -- './own-resolver -t 93.184.216.34 allowed.example 4444' || true)" 'no answer'
 }
 
 # addresses in place of names: by rules of addresses; refused ones at once and told
@@ -396,7 +409,7 @@ PY
         eq 2 "$(grep -c 'EPROTONOSUPPORT EPERM EPERM EACCES EACCES' said)" "$(cat said)"
         has "$(cat said)" '93.184.216.34 4444 ECONNRESET'
         # a loopback connection to the listener itself leads nowhere
-        has "$(work --allow '**' --allow 127.0.0.1:3/tcp -- 'python3 raw.py 127.0.0.1 3')" "b''"
+        has "$(work --allow '**' --allow '0.0.0.0/0:3/tcp' -- 'python3 raw.py 127.0.0.1 3')" "b''"
 }
 
 # rules that come later are about every port at once, and what they no longer allow ends
@@ -497,6 +510,7 @@ denied.example 0 a rule denies it' "$(events network_blocked)"
 t 'curl' curl_client
 t 'python' python_client
 t 'any protocol, ports from 1024 on' raw_client
+t "names of the host's own file" hosts_file
 t 'node' node_client
 t 'java' java_client
 t 'a resolver of its own' own_resolver
