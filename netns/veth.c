@@ -347,18 +347,19 @@ static int take_place(int fd, struct veth *veth, int netns_fd, int *ret_fd) {
         return r;
 }
 
+/* A table that is another socket's is there, but not for us: EPERM comes before EEXIST. */
 static int find_place(int fd, uint32_t first, bool six, int netns_fd, struct veth *ret, int *ret_fd) {
-        for (uint32_t i = 0; i < TRIES; i++) {
-                int r;
+        int r = -EADDRNOTAVAIL;
 
+        for (uint32_t i = 0; i < TRIES; i++) {
                 set_place(ret, (first + i * STRIDE) % VETH_PLACES, six);
                 if (is_used(&ret->far4) || (six && is_used(&ret->far6)))
                         continue;
                 r = take_place(fd, ret, netns_fd, ret_fd);
-                if (r != -EEXIST)
+                if (r != -EEXIST && r != -EPERM)
                         return r;
         }
-        return -EADDRNOTAVAIL;
+        return r == -EEXIST ? -EADDRNOTAVAIL : r;
 }
 
 /* Some network has all of our addresses: the last one, which no pair gets, has a way already. */

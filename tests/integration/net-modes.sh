@@ -224,14 +224,30 @@ def serve(family, at):
         c.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
         c.close()
 
+def attr(kind, data):
+    return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
+
+def message(kind, flags, family, res, *attrs):
+    body = struct.pack("=BB", family, 0) + struct.pack("!H", res) + b"".join(attrs)
+    return struct.pack("=IHHII", 16 + len(body), kind, 1 | flags, 1, 0) + body
+
+def be(v):
+    return struct.pack("!I", v)
+
+def hold():
+    """The tables of three places in four, until this process ends: each is this socket's, flag 2."""
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+    for first in range(0, 16383, 256):
+        s.sendall(message(16, 0, 0, 10) +
+                  b"".join(message(10 << 8 | 0, 0x400, 1, 0, attr(1, b"cofferdam%04x\0" % i), attr(2, be(2)))
+                           for i in range(first, min(first + 256, 16383)) if i % 4) + message(17, 4, 0, 10))
+        assert struct.unpack("=i", s.recv(65536)[16:20])[0] == 0
+    print("holding", flush=True)
+    while True:
+        s.recv(65536)
+
 def drop():
     """A table that drops what is forwarded, until this process ends."""
-    def attr(kind, data):
-        return struct.pack("=HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
-    def message(kind, flags, family, res, *attrs):
-        body = struct.pack("=BB", family, 0) + struct.pack("!H", res) + b"".join(attrs)
-        return struct.pack("=IHHII", 16 + len(body), kind, 1 | flags, 1, 0) + body
-    be = lambda v: struct.pack("!I", v)
     s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
     s.sendall(message(16, 0, 0, 10) + message(10 << 8 | 0, 0x400, 2, 0, attr(1, b"other\0"), attr(2, be(2))) +
               message(10 << 8 | 3, 0x400, 2, 0, attr(1, b"other\0"), attr(3, b"forward\0"),
@@ -246,6 +262,8 @@ if sys.argv[1] == "tables":
     tables()
 elif sys.argv[1] == "drop":
     drop()
+elif sys.argv[1] == "hold":
+    hold()
 else:
     for family, at in ((socket.AF_INET, "10.77.0.2"), (socket.AF_INET6, "fd77::2")):
         threading.Thread(target=serve, args=(family, at)).start()
@@ -369,6 +387,16 @@ open_of_the_host() {
                 eq 10.77.0.1 "$(sandbox --network open -- curl -sS -m 5 http://10.77.0.2/)"
         done
         ip route del 198.19.0.0/17
+        python3 "$T/beyond.py" hold >holding &
+        held=$!
+        trap 'kill $held $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
+        wait_for 10 test -s holding
+        # red when find_place() ends at EPERM
+        for _ in 1 2 3; do
+                eq 10.77.0.1 "$(sandbox --network open -- curl -sS -m 5 http://10.77.0.2/)"
+        done
+        kill $held
+        wait $held || true
         python3 "$T/beyond.py" drop >dropping &
         trap 'kill $! $other $beyond 2>/dev/null || true; ip link del up0 2>/dev/null || true; wait || true' EXIT
         wait_for 5 test -s dropping
