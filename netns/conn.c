@@ -281,8 +281,7 @@ static bool may_say(const struct conn *conn, const struct host *said) {
                policy_host(conn->proxy->config.policy, said, conn->port).reason != POLICY_RULE;
 }
 
-/* Remembers it for a policy that comes later, when nothing else says what the connection is for. Return: 0,
- * -ENOMEM. */
+/* Remembers it for a policy that comes later: nothing else says what the connection is for. */
 static int note_said(struct conn *conn, const struct host *said) {
         if (!led_by_address(conn))
                 return 0;
@@ -318,8 +317,7 @@ static int pass_on(struct conn *conn, size_t len) {
         return r;
 }
 
-/* Whether a ClientHello is whole and for the host of @conn: then it is passed on. Else: refused, or more is
- * needed. */
+/* Return: whether a whole ClientHello was passed on; else more is needed, or it was refused. */
 static bool pass_hello(struct conn *conn) {
         struct hello hello;
         struct error err = { 0 };
@@ -343,8 +341,7 @@ static bool pass_hello(struct conn *conn) {
         return false;
 }
 
-/* The first bytes of a tunnel say whom it is really for, and those of a ClientHello that the server asked
- * for. */
+/* The first bytes of a tunnel say whom it is really for; so does a ClientHello that the server asked for. */
 static void take_hello(struct conn *conn) {
         do {
                 const bool first = conn->hellos == 0;
