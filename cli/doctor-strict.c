@@ -127,9 +127,11 @@ static bool check_namespace(struct report *report, const struct driver_ops *driv
         return false;
 }
 
-/* Resolves the workspace, mounts, seeds and toolchains; starts nothing. Return: as check_namespace(). */
-static bool check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops *driver,
+/* Resolves the workspace, mounts, seeds and toolchains; starts nothing. @ret_driver: in, out: who it falls
+ * to. Return: as check_namespace(). */
+static bool check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops **ret_driver,
                        const struct spec *spec) {
+        const struct driver_ops *driver = *ret_driver;
         struct driver_plan *plan = NULL;
         struct error err = { 0 };
         char text[ERROR_MSG_MAX];
@@ -139,6 +141,7 @@ static bool check_plan(const struct ctx *ctx, struct report *report, const struc
                 add_check(report, "plan", CHECK_FAIL, err.msg);
                 return false;
         }
+        *ret_driver = driver;
         if (strcmp(driver->name, "native") != 0 && spec->isolation == ISOLATION_DEGRADE)
                 add_check(report, "driver", CHECK_WARN,
                           "no sandbox can be made: a fence of landlock and seccomp is");
@@ -151,6 +154,17 @@ static bool check_plan(const struct ctx *ctx, struct report *report, const struc
                         ESC(spec->workspace.source));
         add_check(report, "plan", CHECK_PASS, text);
         return own;
+}
+
+/* Credentials that tokens are to take the place of. */
+static void check_secrets(const struct ctx *ctx, struct report *report, const struct driver_ops *driver,
+                          const struct spec *spec) {
+        struct error err = { 0 };
+
+        if (run_check_secrets(ctx, spec, driver, &err) < 0)
+                add_check(report, "secrets", CHECK_FAIL, err.msg);
+        else if (spec->n_secrets > 0 || spec->model_auth == MODEL_AUTH_PROXIED)
+                add_check(report, "secrets", CHECK_PASS, "found; nobody was asked for tokens");
 }
 
 /* What a pod cannot have of this host. */
@@ -212,7 +226,9 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
         relax_rows(report, spec);
         driver = check_driver(ctx, report, spec);
         if (driver)
-                own = check_plan(ctx, report, driver, spec);
+                own = check_plan(ctx, report, &driver, spec);
+        if (driver)
+                check_secrets(ctx, report, driver, spec);
         if (driver && strcmp(driver->name, "native") == 0)
                 check_limits(report, spec);
         if (!own)

@@ -100,6 +100,12 @@ int tmpfs_add(struct driver_plan *plan, const char *target, uint64_t size_bytes,
 /** places_sort() - fill places[] from regions and tmpfs, parents first */
 void places_sort(struct driver_plan *plan);
 
+/**
+ * places_check() - whether every mount point of places[], sorted, is there or can be made
+ * Nothing is made on the host. Return: 0, -ENOENT with a message that names the first that is not.
+ */
+int places_check(const struct driver_plan *plan, struct error *err);
+
 /* ---- homedirs.c ---- */
 
 /** persist_add() - directories of the home whose changes can be applied. Return: 0, -EINVAL, -ENOTDIR,

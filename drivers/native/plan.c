@@ -125,7 +125,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 return error_set(err, r, "temporary file systems: %s", strerror(-r));
         places_sort(plan);
         plan->disk_max = spec->limits.disk;
-        return 0;
+        return places_check(plan, err);
 }
 
 int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret, struct error *err) {

@@ -14,3 +14,6 @@
  */
 int libexec_exec(const char *name, char *const argv[], char *const env[])
         __attribute__((nonnull(1, 2, 3), warn_unused_result));
+
+/** libexec_check() - whether libexec_exec() would find @name. Return: 0, -ENOENT, -EACCES and others. */
+int libexec_check(const char *name) __attribute__((nonnull(1), warn_unused_result));

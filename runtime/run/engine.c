@@ -28,6 +28,7 @@
 #include "runtime/run/control.h"
 #include "runtime/run/events.h"
 #include "runtime/run/exposed.h"
+#include "runtime/run/keeper.h"
 #include "runtime/run/order.h"
 #include "runtime/run/pass.h"
 #include "runtime/run/supervisor.h"
@@ -181,6 +182,21 @@ static int no_state(const struct ctx *ctx, int r, struct error *err) {
         return probe_one(ctx, "state_directory", &row) == PROBE_MISSING ? probe_refusal(&row, err) : r;
 }
 
+static int exposes(const struct driver_ops *driver, struct error *err) {
+        return error_set(
+                err, -EPERM,
+                "driver '%s' hands the caller's own environment to the command: use --driver native, "
+                "or no secrets",
+                driver->name);
+}
+
+int run_check_secrets(const struct ctx *ctx, const struct spec *spec, const struct driver_ops *driver,
+                      struct error *err) {
+        if (!credentials_wanted(spec))
+                return 0;
+        return driver->starts_here ? exposes(driver, err) : keeper_check(ctx, spec, err);
+}
+
 /* Tokens in place of credentials. @ret_failure: untouched unless there are to be some */
 static int get_tokens(const struct driver_ops *driver, const struct tokens_order *order, struct tokens *ret,
                       const char **ret_failure, struct error *err) {
@@ -188,11 +204,7 @@ static int get_tokens(const struct driver_ops *driver, const struct tokens_order
                 return 0;
         if (driver->starts_here) {
                 *ret_failure = "CREDENTIAL_EXPOSED";
-                return error_set(
-                        err, -EPERM,
-                        "driver '%s' hands the caller's own environment to the command: use --driver native, "
-                        "or no secrets",
-                        driver->name);
+                return exposes(driver, err);
         }
         return tokens_start(order, ret, ret_failure, err);
 }

@@ -51,6 +51,13 @@ int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver
              struct driver_plan **ret, struct error *err);
 
 /**
+ * run_check_secrets() - whether a run of @spec by @driver would find its credentials and who makes tokens of
+ * them; contacts nobody, starts nothing. Return: 0, or as the run with a message.
+ */
+int run_check_secrets(const struct ctx *ctx, const struct spec *spec, const struct driver_ops *driver,
+                      struct error *err) __attribute__((warn_unused_result));
+
+/**
  * run_execute() - plan, start, run, stop; without a command: plan and start
  * @ret: how it ended: RUN_MSG_EXIT with the command's code, or RUN_MSG_ERROR with failure code and message;
  *       without a command: RUN_MSG_READY with the run's id, or RUN_MSG_ERROR

@@ -225,6 +225,11 @@ static void end_proxy(struct keeper *k) {
         (void) unlinkat(k->dir_fd, "relay-admin", 0);
 }
 
+static int no_key(struct error *err) {
+        return error_set(err, -EINVAL,
+                         "auth_proxy.url needs the key of the service: set IRONFLOW_AUTH_PROXY_ADMIN_KEY");
+}
+
 static int find_service(struct keeper *k, struct error *err) {
         const struct spec *spec = k->args->spec;
         const char *key = ctx_getenv(k->args->ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY");
@@ -232,9 +237,7 @@ static int find_service(struct keeper *k, struct error *err) {
         if (!spec->auth_proxy.url)
                 return start_proxy(k, err);
         if (!key || !*key)
-                return error_set(
-                        err, -EINVAL,
-                        "auth_proxy.url needs the key of the service: set IRONFLOW_AUTH_PROXY_ADMIN_KEY");
+                return no_key(err);
         k->relay = spec->auth_proxy.url;
         k->admin = (struct service){ spec->auth_proxy.admin_url ? spec->auth_proxy.admin_url
                                                                 : spec->auth_proxy.url,
@@ -536,6 +539,22 @@ static int begin(struct keeper *k, struct error *err) {
         if (r == 0) /* what it says of the start is written to a file that is open */
                 r = keeper_confine(err);
         return r;
+}
+
+int keeper_check(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        CLEANUP(credentials_deinit) struct credentials credentials = { 0 };
+        const char *key = ctx_getenv(ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY");
+        int r;
+
+        r = credentials_read(ctx, spec, &credentials, err);
+        if (r == 0)
+                r = exposed_check(ctx, spec, &credentials, err);
+        if (r < 0)
+                return r;
+        if (spec->auth_proxy.url)
+                return key && *key ? 0 : no_key(err);
+        r = libexec_check("cofferdam-auth-proxy");
+        return r == 0 ? 0 : error_set(err, r, "cofferdam-auth-proxy cannot be executed: %s", strerror(-r));
 }
 
 static void serve(struct keeper *k) {

@@ -41,5 +41,12 @@ struct keeper_args {
  */
 int keeper_main(const struct keeper_args *args);
 
+/**
+ * keeper_check() - whether the keeper would find all credentials, the key, or the program of the auth proxy
+ * Contacts nobody and starts nothing. Return: 0, -EINVAL, -EPERM, -ENOENT..., each with a message.
+ */
+int keeper_check(const struct ctx *ctx, const struct spec *spec, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** keeper_confine() - its list of system calls, for good; once it has the tokens. Return: 0 or -errno. */
 int keeper_confine(struct error *err) __attribute__((warn_unused_result));

@@ -94,15 +94,15 @@ const char *check_seccomp(const char *text) {
 }
 
 const char *check_cpus(const char *text) {
-        const size_t whole = strspn(text, digits);
+        const size_t whole = strspn(text, digits), first = strspn(text, "0."); /* digit that counts */
         const char *rest = text + whole;
 
         if (*rest == '.')
                 rest += 1 + strspn(rest + 1, digits);
-        if (whole >= 1 && whole <= 4 && !*rest && strspn(text, "0.") < strlen(text) &&
+        if (whole >= 1 && whole <= 4 && !*rest && first < strlen(text) && first <= whole + 2 &&
             text[strlen(text) - 1] != '.' && strlen(text) <= whole + 4)
                 return NULL;
-        return "must be a number above 0 such as 2 or 1.5";
+        return "must be a number such as 2 or 1.5, 0.01 or more"; /* a quota of 1 ms is the kernel's least */
 }
 
 const char *check_secret_name(const char *text) {

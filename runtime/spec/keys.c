@@ -262,8 +262,9 @@ const struct key spec_keys[] = {
           .help = "memory of all processes together" },
         { SECTION_LIMITS, "cpus", KEY_STRING, AT(limits.cpus), .max = 16, .check = check_cpus, .flag = "cpus",
           .metavar = "N", .trust = TRUST_WORKFLOW, .help = "processors' worth of time, such as 1.5" },
-        { SECTION_LIMITS, "pids", KEY_NUMBER, AT(limits.pids), .min = 1, .max = 4194304, .flag = "pids",
-          .metavar = "N", .trust = TRUST_WORKFLOW, .help = "processes and threads at the same time" },
+        { SECTION_LIMITS, "pids", KEY_NUMBER, AT(limits.pids), .min = 2, .max = 4194304, .flag = "pids",
+          .metavar = "N", .trust = TRUST_WORKFLOW,
+          .help = "processes and threads at the same time, the sandbox's first one included" },
         { SECTION_LIMITS, "disk", KEY_SIZE, AT(limits.disk), .min = 65536, .max = 1ULL << 50, .unit = "bytes",
           .flag = "disk", .metavar = "SIZE", .trust = TRUST_WORKFLOW,
           .help = "what the run may hold of changes in staged and cow regions, and a file for each 4 KiB "

@@ -490,7 +490,38 @@ without_tmp() {
         row pivot_root ok
 }
 
+# doctor --strict and run agree, as the same options are refused in the same words. Red without places_check(),
+# check_secrets(), the least of check_cpus() and the min of limits.pids
+strict_agrees() {
+        local options rc
+        mkdir -p there/old
+        printf x >secret
+        for options in "--mount type=tmpfs,target=/usr/missing" "--mount type=bind,source=$W/there,target=/usr/share/missing" \
+                "--mount type=tmpfs,target=$W/missing" '--workspace-target /usr/missing' '--cpus 0.001' '--pids 1' \
+                '--model-auth proxied' '--secret K=env:NOPE,host=x.invalid,inject=bearer' \
+                '--secret K=file:/nonexistent,host=x.invalid,inject=bearer' '--auth-proxy http://127.0.0.1:1 --secret K=env:HOME,host=x.invalid,inject=bearer' \
+                '--driver noop --model-auth proxied'; do
+                rc=0
+                # shellcheck disable=SC2086
+                timeout 20 "$C" run $options -- true 2>err || rc=$?
+                [ "$rc" != 0 ] || fail "a run with $options starts"
+                lacks "$(cat err)" 'want NAME=' "$options"
+                # shellcheck disable=SC2086
+                status 1 "$C" doctor --strict $options >out
+                has "$(tr -s ' \n' ' ' <out)" "$(tail -n 1 err | sed 's/^cofferdam: //; s/^run: //; s/[^:]*: //' | cut -c 1-60)" "$options"
+        done
+        for options in "--mount type=tmpfs,target=$W/there/old" '--mount type=tmpfs,target=/mnt/new/deep' '--pids 2'; do
+                # shellcheck disable=SC2086
+                status 0 "$C" run $options -- true
+                # shellcheck disable=SC2086
+                status 0 "$C" doctor --strict $options >out
+        done
+        ANTHROPIC_API_KEY=sk-x status 0 "$C" doctor --strict --model-auth proxied >out
+        has "$(cat out)" 'found; nobody was asked'
+}
+
 t 'all is well here' healthy
+t 'strict agrees with the run' strict_agrees
 t 'limits of the caller' limits_of_the_caller
 t 'limits of the caller: processes' few_processes
 t 'a host without /tmp' without_tmp
