@@ -40,6 +40,10 @@ stage() {
         fi
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         case $name in net* | proxy* | auth-proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
+        if [ "$name" = auth-run.sh ] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
+                mkdir "$stage/servers"
+                cp -r "$COFFERDAM_SERVERS/npm" "$stage/servers/"
+        fi
         if [ "$(basename "$script" .sh)" = library ]; then
                 built=$(dirname "$COFFERDAM") # or the directory the link in it leads to
                 [ -e "$built/meson-private" ] || built=$(dirname "$built")
