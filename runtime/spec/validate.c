@@ -190,8 +190,31 @@ static const char *secret_variable(const struct spec_secret *secret) {
         return secret->env ? secret->env : secret->name;
 }
 
-/* Two secrets in one variable; "A_URL" is one that A takes, too. */
+/* Variables that the sandbox gets anyway, or with model_auth. */
+static bool variable_is_set(const struct spec *spec, const char *name) {
+        static const char *const names[] = { "HOME", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER" };
+        static const char *const model[] = {
+                "ANTHROPIC_API_KEY",       "ANTHROPIC_AUTH_TOKEN",
+                "ANTHROPIC_BASE_URL",      "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+                "CLAUDE_CODE_OAUTH_TOKEN", "IRONFLOW_CLAUDE_CREDENTIALS"
+        };
+        bool found = strncmp(name, "GIT_CONFIG_", 11) == 0 || strncmp(name, "LD_", 3) == 0;
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                found = found || strcmp(name, names[i]) == 0;
+        for (size_t i = 0; spec->model_auth == MODEL_AUTH_PROXIED && i < ARRAY_SIZE(model); i++)
+                found = found || strcmp(name, model[i]) == 0;
+        return found;
+}
+
+/* A variable that has a meaning of its own; two secrets in one variable; "A_URL" is one that A takes, too. */
 static int validate_secrets(const struct spec *spec, struct error *err) {
+        for (size_t i = 0; i < spec->n_secrets; i++)
+                if (variable_is_set(spec, secret_variable(&spec->secrets[i])))
+                        return error_set(err, -EINVAL,
+                                         "secrets[%zu]: variable '%s' is already set for the sandbox: name "
+                                         "another with 'env'",
+                                         i, secret_variable(&spec->secrets[i]));
         for (size_t i = 0; i < spec->n_secrets; i++)
                 for (size_t j = 0; j < spec->n_secrets; j++) {
                         const char *a = secret_variable(&spec->secrets[i]),
