@@ -1,7 +1,9 @@
 #include "runtime/run/exposed.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,7 +15,7 @@
 #include "runtime/base/path.h"
 #include "runtime/spec/secretrules.h"
 
-enum { VALUE_BYTES_MAX = 64 * 1024 };
+enum { VALUE_BYTES_MAX = 64 * 1024, MODEL_KEY_BYTES = 32 };
 
 static const char oauth_name[] = "CLAUDE_CODE_OAUTH_TOKEN", key_name[] = "ANTHROPIC_API_KEY";
 
@@ -172,20 +174,78 @@ static int check_variable(const struct spec *spec, const struct credentials *c, 
         return 0;
 }
 
-static int check_file(const char *path, const struct credentials *c, struct error *err) {
-        AUTO_BUF struct buf text = { 0 };
-        struct stat st;
+/* Whether there is something like a key of the model's API, the caller's or another one. */
+static bool has_model_key(const char *text, size_t len) {
+        static const char start[] = "sk-ant-";
+        const char *end = text + len, *at = text;
 
-        if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) ||
-            file_read_at(AT_FDCWD, path, BUF_MAX_DEFAULT, &text) < 0)
+        while ((at = memmem(at, (size_t) (end - at), start, strlen(start)))) {
+                const char *from = at += strlen(start);
+
+                while (at < end && (*at == '-' || *at == '_' || isalnum((unsigned char) *at)))
+                        at++;
+                if (at - from >= MODEL_KEY_BYTES)
+                        return true;
+        }
+        return false;
+}
+
+static int refuse_file(const char *path, const char *why, const char *remedy, struct error *err) {
+        return error_set(err, -EPERM, "the sandbox must not receive '%s': %s: %s", ESC(path), why, remedy);
+}
+
+/* Files above @max are not looked at: a copy of a seed refuses them. */
+static int check_file(const char *path, size_t max, const char *remedy, const struct credentials *c,
+                      struct error *err) {
+        AUTO_BUF struct buf text = { .max = max };
+        struct stat st;
+        int r = 0;
+
+        if (stat(path, &st) < 0 || !S_ISREG(st.st_mode) || (uint64_t) st.st_size > max ||
+            file_read_at(AT_FDCWD, path, max, &text) < 0 || !text.data)
                 return 0; /* whoever copies it says why it cannot */
-        if (!holds(c, text.data ? text.data : "", text.len))
+        if (holds(c, text.data, text.len))
+                r = refuse_file(path, "it holds a credential that stays outside", remedy, err);
+        else if (c->model && has_model_key(text.data, text.len))
+                r = refuse_file(path, "it holds a key of the model, for which a token stands", remedy, err);
+        explicit_bzero(text.data, text.len);
+        return r;
+}
+
+static int check_entry(const FTSENT *entry, const char *name, size_t max, const struct credentials *c,
+                       struct error *err) {
+        static const char remedy[] = "leave the seed out";
+
+        if (entry->fts_info != FTS_F)
                 return 0;
-        return error_set(
-                err, -EPERM,
-                "the sandbox must not receive '%s': it holds a credential that stays outside: leave the "
-                "seed out, or use --host-state none",
-                ESC(path));
+        if (c->model && strcmp(name, ".credentials.json") == 0)
+                return refuse_file(entry->fts_path, "a token takes the place of credentials", remedy, err);
+        return check_file(entry->fts_path, max, remedy, c, err);
+}
+
+/* A file or all below a directory, as far as it would be copied. */
+static int check_seed(const struct spec *spec, const struct spec_seed *seed, const struct credentials *c,
+                      struct error *err) {
+        const char *to = seed->to ? seed->to : seed->from, *slash = strrchr(to, '/');
+        char *const paths[] = { seed->from, NULL };
+        FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
+        uint64_t files = 0, bytes = 0;
+        FTSENT *entry;
+        int r = 0;
+
+        if (!tree)
+                return error_set(err, -errno, "read the seed '%s': %s", ESC(seed->from), strerror(errno));
+        while (r == 0 && files <= spec->home.seed_files && bytes <= spec->home.seed_max &&
+               (entry = fts_read(tree))) {
+                const bool top = entry->fts_level == FTS_ROOTLEVEL;
+
+                files += entry->fts_info == FTS_F;
+                bytes += entry->fts_info == FTS_F ? (uint64_t) entry->fts_statp->st_size : 0;
+                r = check_entry(entry, top && slash ? slash + 1 : entry->fts_name, spec->home.seed_max, c,
+                                err);
+        }
+        (void) fts_close(tree);
+        return r;
 }
 
 static int check_files(const struct ctx *ctx, const struct spec *spec, const struct credentials *c,
@@ -199,20 +259,14 @@ static int check_files(const struct ctx *ctx, const struct spec *spec, const str
 
                 if (path_join(ctx->home, shown[i], &path) < 0)
                         return error_set(err, -ENOMEM, "out of memory");
-                r = check_file(path, c, err);
+                r = check_file(path, BUF_MAX_DEFAULT, "use --host-state none", c, err);
         }
-        for (size_t i = 0; r == 0 && i < spec->home.n_seeds; i++) {
-                const char *to = spec->home.seeds[i].to ? spec->home.seeds[i].to : spec->home.seeds[i].from;
-                const char *name = strrchr(to, '/');
-
-                if (c->model && name && strcmp(name, "/.credentials.json") == 0)
-                        return error_set(
-                                err, -EPERM,
-                                "the sandbox must not receive '%s': a token takes the place of credentials: "
-                                "leave the seed out",
-                                ESC(spec->home.seeds[i].from));
-                r = check_file(spec->home.seeds[i].from, c, err);
-        }
+        for (size_t i = 0; r == 0 && i < spec->home.n_seeds; i++)
+                r = check_seed(spec, &spec->home.seeds[i], c, err);
+        for (size_t i = 0; r == 0 && i < spec->n_mounts; i++)
+                if (spec->mounts[i].source)
+                        r = check_file(spec->mounts[i].source, BUF_MAX_DEFAULT, "leave the mount out", c,
+                                       err);
         return r;
 }
 

@@ -30,10 +30,12 @@ int credentials_read(const struct ctx *ctx, const struct spec *spec, struct cred
 void credentials_deinit(struct credentials *credentials);
 
 /**
- * exposed_check() - whether variables or seeds of the specification hold what stays outside
+ * exposed_check() - whether variables, seeds or mounted files of the specification hold what stays outside
  * Refused are: variables by which programs take a credential of the same kind, variables and files whose
- * content holds one of the credentials, and those whose place a token takes. Return: 0, -EPERM (names the
- * variable or file), -EINVAL (variables of git that a basic secret sets).
+ * content holds one of the credentials, or any key of a model that a token stands for, and those whose place
+ * a token takes. Directories are looked through when they are seeds, not when they are mounted; files above
+ * 64 MiB, or the limit of a seed, are not.
+ * Return: 0, -EPERM (names the variable or file), -EINVAL (variables of git that a basic secret sets).
  */
 int exposed_check(const struct ctx *ctx, const struct spec *spec, const struct credentials *credentials,
                   struct error *err) __attribute__((warn_unused_result));

@@ -169,7 +169,23 @@ refusals() {
         exposed SPEC_INVALID "'GIT_CONFIG_COUNT'" --secret GH=env:GH,inject=basic:x,host=git.example.org -e GIT_CONFIG_COUNT=0
         echo "key: $secret" >"$HOME/seed"
         exposed CREDENTIAL_EXPOSED "$HOME/seed" --secret "$bearer" --seed "$HOME/seed"
+        exposed CREDENTIAL_EXPOSED "$HOME/seed" --secret "$bearer" --mount "type=bind,source=$HOME/seed,target=/key,readonly"
         rm "$HOME/seed"
+        # in a directory; red when check_seed() looks at files only
+        mkdir -p "$HOME/dir/below"
+        echo "key: $secret" >"$HOME/dir/below/file"
+        exposed CREDENTIAL_EXPOSED "$HOME/dir/below/file" --secret "$bearer" --seed "$HOME/dir"
+        mv "$HOME/dir/below/file" "$HOME/dir/.credentials.json"
+        echo none >"$HOME/dir/.credentials.json"
+        exposed CREDENTIAL_EXPOSED "$HOME/dir/.credentials.json" --model-auth proxied --seed "$HOME/dir"
+        run --secret "$bearer" --seed "$HOME/dir" -- true || fail 'a directory without credentials is refused'
+        rm -r "$HOME/dir"
+        # a key that is not the one that is used; red without has_model_key()
+        echo "{\"primaryApiKey\":\"sk-ant-api03-$(random)\"}" >"$HOME/.claude.json"
+        exposed CREDENTIAL_EXPOSED "$HOME/.claude.json" --model-auth proxied
+        echo '{"a":"sk-ant-..."}' >"$HOME/.claude.json"
+        run --model-auth proxied -- true || fail 'a file that tells of keys is refused'
+        rm "$HOME/.claude.json"
         exposed SPEC_INVALID "the variable 'NOT_SET' is not set" --secret T=env:NOT_SET,host=api.example.org
         printf 'auth_proxy: {options: "--no-such-option"}\n' >"$T/bad.yaml"
         exposed SANDBOX_SETUP_FAILED 'does not start' --secret "$bearer" --spec "$T/bad.yaml"
