@@ -2,15 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sched.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/execpath.h"
 #include "runtime/base/sys.h"
 
 enum { CHILD_STACK = 32768, FIRST_FREE_FD = 3 };
@@ -20,41 +19,6 @@ struct start {
         const struct command *command;
         int error;
 };
-
-/* A script without "#!" is ENOEXEC, as in every container engine: no shell is guessed. Return: errno. */
-static int exec_file(const struct command *c, const char *file) {
-        (void) execve(file, c->argv, c->env);
-        return errno;
-}
-
-/* As execvp(3), with the command's own PATH. Return: errno. */
-static int exec_lookup(const struct command *c) {
-        const char *name = c->argv[0], *dir = c->path;
-        int found = ENOENT;
-
-        if (strchr(name, '/'))
-                return exec_file(c, name);
-        if (!*name)
-                return ENOENT;
-        while (dir && *dir) {
-                const size_t n = strcspn(dir, ":"), len = strlen(name);
-                char file[PATH_MAX];
-                int e;
-
-                if (n > 0 && n + len + 2 <= sizeof(file)) {
-                        memcpy(file, dir, n);
-                        file[n] = '/';
-                        memcpy(file + n + 1, name, len + 1);
-                        e = exec_file(c, file);
-                        if (e == EACCES)
-                                found = EACCES;
-                        else if (e != ENOENT && e != ENOTDIR && e != ESTALE && e != ELOOP)
-                                return e;
-                }
-                dir += n + (dir[n] == ':');
-        }
-        return found;
-}
 
 /* Puts the descriptors in place: first out of the way, then to 0..2. */
 static int place_stdio(const struct command *c) {
@@ -102,7 +66,7 @@ static int child(void *arg) {
         if (e == 0 && c->profile->len > 0)
                 e = -filter_load(c->profile->insns, c->profile->len);
         if (e == 0)
-                e = exec_lookup(c);
+                e = exec_in_path(c->argv, c->env, c->path);
         start->error = e;
         _exit(e == ENOENT ? 127 : 126);
 }

@@ -25,6 +25,7 @@
 #include "drivers/noop/fence.h"
 #include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/execpath.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sys.h"
@@ -209,7 +210,14 @@ static json_t *fenced_describe(const struct driver_plan *plan) {
 
 /* ---- commands ---- */
 
-/* In the child. Return: errno. */
+static const char *path_of(char *const *env) {
+        for (; *env; env++)
+                if (same_name(*env, "PATH"))
+                        return *env + 5;
+        return "/bin:/usr/bin"; /* as execvp(3) */
+}
+
+/* In the child. Return: errno, negative that of the working directory. */
 static int become(const struct exec_request *req, const struct driver_plan *plan, char *const *env, int tty) {
         int fds[3];
         sigset_t none;
@@ -243,8 +251,7 @@ static int become(const struct exec_request *req, const struct driver_plan *plan
                 if (r < 0)
                         return -r;
         }
-        (void) execvpe(req->argv[0], (char *const *) (uintptr_t) req->argv, env);
-        return errno;
+        return exec_in_path((char *const *) (uintptr_t) req->argv, env, path_of(env));
 }
 
 /* The plan's environment with the request's additions; the vector is owned, the strings are not. */

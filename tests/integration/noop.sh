@@ -34,6 +34,24 @@ refuses_what_it_cannot_keep() {
         eq ok "$(cof run --driver noop --network open -- echo ok 2>err)"
 }
 
+# as native: what is no program is not handed to a shell; red with execvpe(3)
+no_shell_is_guessed() {
+        local driver
+        printf 'echo guessed\n' >text
+        chmod 755 text
+        for driver in noop native; do
+                status 126 cof run --driver "$driver" -- ./text >out 2>err
+                eq '' "$(cat out)" "stdout with $driver"
+                has "$(cat err)" "exec './text': Exec format error" "$driver"
+                status 127 cof run --driver "$driver" -- no-such-program 2>err
+        done
+        mkdir bin
+        printf '#!/bin/sh\necho found\n' >bin/program
+        chmod 755 bin/program
+        eq found "$(PATH=$W/bin:$PATH cof run --driver noop -e PATH="$W/bin" -- program 2>err)"
+        eq ok "$(env -i HOME="$HOME" XDG_STATE_HOME="$T/state" "$C" run --driver noop -- echo ok 2>err)"
+}
+
 commands() {
         local id
         id=$(cof start --driver noop -e A=1 2>/dev/null)
@@ -66,6 +84,7 @@ none() { [ "$(live_pids 'sleep 42424' | wc -l)" = 0 ]; }
 t 'it is said that nothing is isolated' says_so
 t 'only the operator can ask for it' is_the_operators
 t 'what only isolation can keep is refused' refuses_what_it_cannot_keep
+t 'no shell is guessed' no_shell_is_guessed
 t 'commands, as in any run' commands
 t 'stop finds what left its session' leaves_no_process
 finish
