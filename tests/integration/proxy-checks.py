@@ -756,6 +756,46 @@ def flood():
     assert time.monotonic() - start < 20
 
 
+def full_speed(count):
+    """Tunnels that take all they can get do not hold up a request. Goes red without loop_ready() in pump(): 1.2 s and more."""
+    import multiprocessing
+    import threading
+    srv = socket.create_server(("0.0.0.0", 9010), backlog=int(count))
+
+    def send(c):
+        block = bytes(1 << 20)
+        while True:
+            c.sendall(block)
+
+    def serve():
+        while True:
+            threading.Thread(target=send, args=(srv.accept()[0],), daemon=True).start()
+
+    def take():
+        s, room = tunnel("allowed.example:9010"), bytearray(1 << 20)
+        while s.recv_into(room):
+            pass
+
+    def clients():
+        for _ in range(int(count)):
+            threading.Thread(target=take, daemon=True).start()
+        time.sleep(60)
+
+    others = [multiprocessing.Process(target=f, daemon=True) for f in (serve, clients)]
+    for p in others:
+        p.start()
+    time.sleep(1)
+    took = []
+    for _ in range(5):
+        start = time.monotonic()
+        assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+        took.append(time.monotonic() - start)
+    for p in others:
+        p.kill()
+        p.join()
+    assert sorted(took)[2] < 0.6, took
+
+
 def stuck_readers(count):
     """Tunnels whose clients do not read: others are not disturbed, and the bytes are all there afterwards."""
     stuck = [tunnel("allowed.example:9") for _ in range(int(count))]

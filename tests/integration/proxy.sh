@@ -234,6 +234,7 @@ t 'half closed requests' one half_closed -q 1500 -- allowed.example
 t 'more clients than there may be' one too_many_64 -c 64 -- allowed.example
 t 'a flood of refusals' rate
 t 'an honest client in a crowd' one crowd 400 -- allowed.example allowed.example:7/tcp
+t 'tunnels at full speed' one full_speed 40 -- allowed.example allowed.example:9010/tcp
 t 'whether a silent server is there' probes
 t 'another policy while it runs' replaced
 t 'another policy before a request is whole' replaced_early
