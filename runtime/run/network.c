@@ -12,6 +12,29 @@
 #include "runtime/base/json.h"
 #include "runtime/run/supervise.h"
 
+enum { RULES_SHOWN_MAX_BYTES = EVENT_MAX_BYTES / 4 };
+
+json_t *network_shown(json_t *network) {
+        const json_t *const rules = json_object_get(network, "rules");
+        const size_t total = json_array_size(rules);
+        AUTO_JSON json_t *first = json_array(), *shown = json_copy(network);
+        size_t bytes = 0, n = 0;
+
+        for (; n < total; n++) {
+                json_t *const rule = json_array_get(rules, n);
+
+                bytes += json_dumpb(rule, NULL, 0, JSON_ENCODE_ANY) + 1;
+                if (bytes > RULES_SHOWN_MAX_BYTES)
+                        break;
+                (void) json_array_append(first, rule);
+        }
+        if (n < total) {
+                (void) json_object_set(shown, "rules", first);
+                (void) json_object_set_new(shown, "rules_left_out", json_integer((json_int_t) (total - n)));
+        }
+        return TAKE_PTR(shown);
+}
+
 static json_t *network_of(const struct supervisor *s) {
         return json_object_get(json_object_get(s->record.state, "plan"), "network");
 }
@@ -80,9 +103,7 @@ void network_answer(struct supervisor *s, const struct egress_notice *notice) {
         if (notice->kind == EGRESS_REPLACED) {
                 (void) json_object_update(network_of(s), policy);
                 (void) run_state_store(s->args->dir, s->record.state, false, NULL);
-                events_emit(&s->record.events, "network_policy_changed",
-                            json_pack("{s:O,s:O}", "preset", json_object_get(policy, "preset"), "rules",
-                                      json_object_get(policy, "rules")));
+                events_emit(&s->record.events, "network_policy_changed", network_shown(policy));
         }
         commands_network_changed(s, notice->kind == EGRESS_REPLACED ? NULL : notice->reason);
 }

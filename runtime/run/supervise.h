@@ -113,6 +113,13 @@ void commands_dispatch(struct supervisor *s, const struct pollfd *fds);
 void commands_network_changed(struct supervisor *s, const char *why);
 
 /**
+ * network_shown() - a copy of an object with the rules of a network that fits into an event
+ * Rules that are too many for one are left out; "rules_left_out" is how many.
+ * Return: the caller's; NULL: out of memory, or @network is NULL.
+ */
+json_t *network_shown(json_t *network);
+
+/**
  * network_change() - send the egress process other rules; network_answer() when it has answered
  * @block: of RUN_MSG_NET
  * Return: 0, -ENOTSUP (the run has no rules), -EBUSY, -EINVAL, -errno, each with a message.

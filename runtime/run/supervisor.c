@@ -386,8 +386,12 @@ static void tell_started(struct supervisor *s) {
         const json_t *const mode = json_object_get(spec, "mode");
         const json_t *const network = json_object_get(json_object_get(spec, "network"), "mode");
         json_t *const plan = json_object_get(s->record.state, "plan");
+        AUTO_JSON json_t *isolation = json_copy(plan);
         const char *const root = "host";
 
+        if (json_object_get(plan, "network"))
+                (void) json_object_set_new(isolation, "network",
+                                           network_shown(json_object_get(plan, "network")));
         if (json_object_get(plan, "skipped"))
                 tell_skipped(s, json_object_get(plan, "skipped"));
         tell_degraded(s, plan);
@@ -396,7 +400,7 @@ static void tell_started(struct supervisor *s) {
                               "mode", json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"),
                               "root", root, "workspace", json_object_get(plan, "workspace"), "network",
                               json_object_get(network, "value"), "setup_ms",
-                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", plan));
+                              (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", isolation));
         tell_allowed(s);
         tell_host_state(s, json_object_get(plan, "host_state"), json_object_get(spec, "host_state"));
 }
