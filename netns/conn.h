@@ -125,8 +125,9 @@ void stub_event(struct loop_watch *watch, uint32_t events);
  */
 size_t stub_answer(struct proxy *proxy, const uint8_t *data, size_t len, uint8_t *out);
 
-/** asker_new_consume() - answer questions over TCP on the socket @fd. Return: 0, -ENOMEM, -errno. */
-int asker_new_consume(struct proxy *proxy, int fd) __attribute__((warn_unused_result));
+/** asker_new_consume() - answer questions over TCP on the socket @fd. @to: whom it asked; NULL: the stub.
+ * Return: 0, -ENOMEM, -errno. */
+int asker_new_consume(struct proxy *proxy, const struct addr *to, int fd) __attribute__((warn_unused_result));
 
 /** askers_free() - close all of them */
 void askers_free(struct proxy *proxy);

@@ -86,7 +86,7 @@ int lead_consume(struct listener *listener, int fd) {
         /* whoever asks a name server of its own choice gets our answers */
         if (listener->kind == PROXY_REDIRECTED && port == DNS_PORT && host.kind == HOST_ADDR &&
             v.reason != POLICY_OK)
-                return asker_new_consume(proxy, fd);
+                return asker_new_consume(proxy, &addr, fd);
         r = conn_new_consume(proxy, fd);
         if (r < 0)
                 return r;

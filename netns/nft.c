@@ -76,13 +76,17 @@ static void put_value(struct nft_table *t, uint16_t type, const void *data, size
         netlink_end(t->buf, nest);
 }
 
-/* Goes on when register 1 is these bytes. */
-static void expr_is(struct nft_table *t, const void *data, size_t len) {
+/* Goes on when register 1 is to these bytes as @op says. */
+static void expr_cmp(struct nft_table *t, uint32_t op, const void *data, size_t len) {
         expr_begin(t, "cmp");
         netlink_put_be32(t->buf, NFTA_CMP_SREG, NFT_REG_1);
-        netlink_put_be32(t->buf, NFTA_CMP_OP, NFT_CMP_EQ);
+        netlink_put_be32(t->buf, NFTA_CMP_OP, op);
         put_value(t, NFTA_CMP_DATA, data, len);
         expr_end(t);
+}
+
+static void expr_is(struct nft_table *t, const void *data, size_t len) {
+        expr_cmp(t, NFT_CMP_EQ, data, len);
 }
 
 void nft_meta_is(struct nft_table *t, uint32_t key, const void *data, size_t len) {
@@ -93,14 +97,23 @@ void nft_meta_is(struct nft_table *t, uint32_t key, const void *data, size_t len
         expr_is(t, data, len);
 }
 
-void nft_bytes_are(struct nft_table *t, uint32_t base, uint32_t at, const void *data, size_t len) {
+static void expr_payload(struct nft_table *t, uint32_t base, uint32_t at, size_t len) {
         expr_begin(t, "payload");
         netlink_put_be32(t->buf, NFTA_PAYLOAD_DREG, NFT_REG_1);
         netlink_put_be32(t->buf, NFTA_PAYLOAD_BASE, base);
         netlink_put_be32(t->buf, NFTA_PAYLOAD_OFFSET, at);
         netlink_put_be32(t->buf, NFTA_PAYLOAD_LEN, (uint32_t) len);
         expr_end(t);
+}
+
+void nft_bytes_are(struct nft_table *t, uint32_t base, uint32_t at, const void *data, size_t len) {
+        expr_payload(t, base, at, len);
         expr_is(t, data, len);
+}
+
+void nft_byte_from(struct nft_table *t, uint32_t base, uint32_t at, uint8_t least) {
+        expr_payload(t, base, at, sizeof(least));
+        expr_cmp(t, NFT_CMP_GTE, &least, sizeof(least));
 }
 
 void nft_state_is_new(struct nft_table *t) {

@@ -36,6 +36,9 @@ void nft_meta_is(struct nft_table *t, uint32_t key, const void *data, size_t len
 /** nft_bytes_are() - go on when the packet has them, @at bytes into the header @base (NFT_PAYLOAD_*) */
 void nft_bytes_are(struct nft_table *t, uint32_t base, uint32_t at, const void *data, size_t len);
 
+/** nft_byte_from() - go on when that byte of the header @base is at least @least */
+void nft_byte_from(struct nft_table *t, uint32_t base, uint32_t at, uint8_t least);
+
 /** nft_state_is_new() - go on when the packet belongs to no connection that is known */
 void nft_state_is_new(struct nft_table *t);
 

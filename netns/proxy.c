@@ -148,7 +148,7 @@ static void serve(struct listener *listener, int fd) {
         int r;
 
         if (listener->kind == PROXY_DNS_TCP)
-                r = asker_new_consume(proxy, fd);
+                r = asker_new_consume(proxy, NULL, fd);
         else if (listener->kind == PROXY_CLIENTS)
                 r = conn_new_consume(proxy, fd);
         else

@@ -5,7 +5,8 @@
  * the source is an address that no host has. On its way out a TCP connection gets another destination: the
  * listener of ours. Other packets come in at the address they were sent to, and are refused there: the sender
  * has sent one and gets an answer, as from a host that serves nothing, where a refusal on the way out would
- * have been an error of send(2) that few programs expect.
+ * have been an error of send(2) that few programs expect. That error is what is left for multicast and
+ * broadcast, which are answered by nobody (RFC 1122, 3.2.2): EPERM.
  *
  * The messages are built from constants; nothing in them is anyone's input.
  */
@@ -28,7 +29,7 @@
 #include "netns/udplog.h"
 #include "runtime/base/cleanup.h"
 
-static const char out_chain[] = "out", in_chain[] = "in";
+static const char out_chain[] = "out", in_chain[] = "in", many_chain[] = "many";
 
 /* --- addresses and routes ------------------------------------------------------------------------------- */
 
@@ -149,6 +150,25 @@ static void add_refusal(struct nft_table *t) {
         nft_rule_end(t);
 }
 
+/* UDP to more than one receiver, from 224.0.0.0 on and ff00::/8. */
+static void add_many(struct nft_table *t) {
+        enum { DST4 = 16, DST6 = 24, FIRST4 = 224, FIRST6 = 0xff };
+        static const struct {
+                uint8_t family, least;
+                uint32_t at;
+        } rows[] = { { NFPROTO_IPV4, FIRST4, DST4 }, { NFPROTO_IPV6, FIRST6, DST6 } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                nft_rule_begin(t, many_chain);
+                meta_is(t, NFT_META_NFPROTO, rows[i].family);
+                meta_is(t, NFT_META_L4PROTO, IPPROTO_UDP);
+                nft_byte_from(t, NFT_PAYLOAD_NETWORK_HEADER, rows[i].at, rows[i].least);
+                nft_log(t, UDPLOG_GROUP);
+                nft_verdict(t, NF_DROP);
+                nft_rule_end(t);
+        }
+}
+
 static int add_rules(struct error *err) {
         AUTO_FD int fd = netlink_open(NETLINK_NETFILTER);
         struct netlink_buf b = { 0 };
@@ -161,6 +181,8 @@ static int add_rules(struct error *err) {
         nft_table_add(&t, 0);
         nft_chain_add(&t, out_chain, "nat", NF_INET_LOCAL_OUT, NF_IP_PRI_NAT_DST);
         nft_chain_add(&t, in_chain, "filter", NF_INET_LOCAL_IN, NF_IP_PRI_FILTER);
+        nft_chain_add(&t, many_chain, "filter", NF_INET_LOCAL_OUT, NF_IP_PRI_FILTER);
+        add_many(&t);
         add_own(&t, out_chain);
         add_redirect(&t);
         add_own(&t, in_chain);

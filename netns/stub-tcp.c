@@ -13,13 +13,15 @@
 #include "netns/dns.h"
 #include "runtime/base/cleanup.h"
 
-enum { ASKERS_MAX = 64, PREFIX = 2 };
+enum { ASKERS_MAX = 64, PREFIX = 2, DNS_PORT = 53 };
 
 struct asker {
         struct loop_watch watch; /* first: events come with it */
         struct proxy *proxy;
         struct asker *before, *after; /* of the proxy's list */
         struct loop_timer timer;
+        struct addr to; /* whom it asked */
+        bool led;       /* @to is set, and it has asked nothing yet */
         size_t len;
         uint8_t data[PREFIX + DNS_QUESTION_MAX];
 };
@@ -75,6 +77,7 @@ static ssize_t take(struct asker *asker) {
 
 static void on_asked(struct loop_watch *watch, uint32_t events) {
         struct asker *asker = (struct asker *) watch;
+        char to[ADDR_TEXT_MAX];
         ssize_t n, used;
 
         (void) events;
@@ -87,15 +90,20 @@ static void on_asked(struct loop_watch *watch, uint32_t events) {
         }
         asker->len += (size_t) n;
         while ((used = take(asker)) > 0) {
+                asker->led = false;
                 asker->len -= (size_t) used;
                 memmove(asker->data, asker->data + used, asker->len);
                 loop_start(asker->proxy->loop, &asker->timer, &asker->proxy->asker_queue, on_silent);
         }
-        if (used < 0)
+        if (used < 0) {
+                if (asker->led)
+                        blocked_note(asker->proxy->log, addr_text(&asker->to, to), DNS_PORT,
+                                     "not a question to a name server", NULL);
                 asker_free(asker);
+        }
 }
 
-int asker_new_consume(struct proxy *proxy, int fd) {
+int asker_new_consume(struct proxy *proxy, const struct addr *to, int fd) {
         AUTO_FREE struct asker *asker = calloc(1, sizeof(*asker));
         int r;
 
@@ -107,6 +115,9 @@ int asker_new_consume(struct proxy *proxy, int fd) {
         if (r < 0)
                 return r;
         asker->proxy = proxy;
+        asker->led = to != NULL;
+        if (to)
+                asker->to = *to;
         asker->after = proxy->askers;
         if (asker->after)
                 asker->after->before = asker;

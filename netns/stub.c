@@ -27,13 +27,26 @@ static bool is_allowed(const struct proxy *proxy, const struct host *host, struc
         return false;
 }
 
+/* Of the tree that has names for addresses. */
+static bool is_arpa(const struct host *host) {
+        const char *dot = strrchr(host->name, '.');
+
+        return dot && strcmp(dot, ".arpa") == 0;
+}
+
 static enum dns_rcode answer_host(struct proxy *proxy, const struct dns_question *q, struct addr ret[2],
                                   size_t *ret_n) {
         struct policy_verdict v = { .rule = POLICY_NO_RULE };
 
         *ret_n = 0;
-        if (!q->has_host || q->host.kind != HOST_NAME || q->type == DNS_TYPE_PTR)
-                return DNS_NXDOMAIN; /* asking for the name of an address is no way to connect: no news */
+        if (!q->has_host) {
+                blocked_note(proxy->log, "(no name of a host)", 0, "a question that names no host", NULL);
+                return DNS_NXDOMAIN;
+        }
+        if (q->host.kind != HOST_NAME)
+                return DNS_NXDOMAIN;
+        if (q->type == DNS_TYPE_PTR) /* no way to connect: no news; but what exists does so for every type */
+                return !is_arpa(&q->host) && is_allowed(proxy, &q->host, &v) ? DNS_OK : DNS_NXDOMAIN;
         if (strcmp(q->host.name, proxy->self.name) == 0) {
                 ret[0] = names_own(false);
                 ret[1] = names_own(true);
@@ -62,7 +75,10 @@ size_t stub_answer(struct proxy *proxy, const uint8_t *data, size_t len, uint8_t
         r = dns_question_parse(data, len, &q, &rcode);
         if (r == -EBADMSG)
                 return 0;
-        if (r == 0)
+        if (r < 0)
+                blocked_note(proxy->log, "(no name of a host)", 0, "a question that is not answered here",
+                             NULL);
+        else
                 rcode = answer_host(proxy, &q, addrs, &n);
         return dns_answer_write(&q, rcode, addrs, n, NAMES_TTL_S, out);
 }

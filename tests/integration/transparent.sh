@@ -211,6 +211,38 @@ own_resolver() {
         eq 'denied.example 0 no rule allows it' "$(events network_blocked)"
         # what is asked for when it is connected to, by the proxy, is the allowed name only
         eq allowed.example "$(sort -u "$T/lab/queries")"
+        # a name that exists does so for every type; what names no host, or is no question, is told
+        cat >odd.py <<'PY'
+import socket, struct
+def ask(name, kind, cls=1):
+    wire = b"".join(bytes([len(l)]) + l for l in name) + b"\0"
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.settimeout(5)
+    s.sendto(struct.pack("!6H", 7, 256, 1, 0, 0, 0) + wire + struct.pack("!2H", kind, cls), ("127.0.0.1", 53))
+    answer = s.recv(999)
+    print(kind, "rcode", answer[3] & 15, "answers", answer[7])
+PTR, TXT, A = 12, 16, 1
+ask([b"allowed", b"example"], PTR)
+ask([b"allowed", b"example"], TXT)
+ask([b"denied", b"example"], PTR)
+ask([b"4", b"3", b"2", b"1", b"in-addr", b"arpa"], PTR)
+ask([b"a.b", b"example"], A)
+ask([b"version", b"bind"], TXT, 3)
+s = socket.create_connection(("8.8.8.8", 53), timeout=5)
+s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+try: print(s.recv(9))
+except OSError: print(b"")
+PY
+        eq "12 rcode 0 answers 0
+16 rcode 0 answers 0
+12 rcode 3 answers 0
+12 rcode 3 answers 0
+1 rcode 3 answers 0
+16 rcode 5 answers 0
+b''" "$(work "${rules[@]}" -- 'python3 odd.py')"
+        eq '(no name of a host) 0 a question that is not answered here
+(no name of a host) 0 a question that names no host
+8.8.8.8 53 not a question to a name server' "$(events network_blocked)"
         # a name server that a rule allows is that name server
         has "$(work --allow 93.184.216.34:53/tcp -- './own-resolver -t 93.184.216.34 allowed.example 4444' || true)" 'no answer'
 }
@@ -327,16 +359,28 @@ here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 here.sendto(b"x", ("127.0.0.1", 5353))
 print(mine.recv(9))
 PY
+        cat >>udp.py <<'PY'
+# nobody answers for many; goes red without add_many()
+send("224.0.0.1", 443)
+send("239.255.255.250", 1900)
+send("ff0e::1", 1900)
+PY
         eq "allowed.example 443 ECONNREFUSED 
 8.8.8.8 123 ECONNREFUSED 
 2606:2800:220:1::1 443 ECONNREFUSED 
 9.9.9.9 5353 ECONNREFUSED 
 nothing
-b'x'" "$(work "${rules[@]}" -- 'python3 udp.py')"
-        eq '2606:2800:220:1::1 443
+b'x'
+224.0.0.1 443 EPERM 
+239.255.255.250 1900 EPERM 
+ff0e::1 1900 EPERM " "$(work "${rules[@]}" -- 'python3 udp.py')"
+        eq '224.0.0.1 443
+239.255.255.250 1900
+2606:2800:220:1::1 443
 8.8.8.8 123
 9.9.9.9 5353
-allowed.example 443' "$(events network_blocked | cut -d ' ' -f 1,2)"
+allowed.example 443
+ff0e::1 1900' "$(events network_blocked | cut -d ' ' -f 1,2)"
 }
 
 # servers of the work's own, by every name of the machine
