@@ -522,7 +522,7 @@ static json_t *host_answer(const struct question *q, const struct policy *policy
         const bool ok = v->reason == POLICY_OK;
         const char *const preset = policy_rule_preset(policy, v->rule);
         const char *const mode = text_of(json_object_get(q->plan, "network"), "mode");
-        const bool none = mode && strcmp(mode, "none") == 0;
+        const bool none = mode && strcmp(mode, "none") == 0, open = mode && strcmp(mode, "open") == 0;
         char reason[128];
 
         (void) snprintf(reason, sizeof(reason), "%s%s%s",
@@ -533,9 +533,9 @@ static json_t *host_answer(const struct question *q, const struct policy *policy
                          "mode", mode, "allowed", ok, "reason", reason, "rule",
                          v->rule == POLICY_NO_RULE ? NULL : policy_rule_text(policy, v->rule), "preset",
                          preset, "protocols",
-                         !ok      ? NULL
-                         : v->raw ? "any"
-                                  : "TLS, HTTP");
+                         !ok              ? NULL
+                         : v->raw || open ? "any"
+                                          : "TLS, HTTP");
 }
 
 static void print_host_answer(const json_t *answer, const struct host *host) {

@@ -164,18 +164,46 @@ static int put_proxy(struct driver_plan *plan) {
         return r;
 }
 
-/* After the specification's own variables, which may say more. */
+static bool list_has(const struct buf *list, const char *item, size_t len) {
+        const char *p = list->len > 0 ? list->data : "";
+
+        for (;;) {
+                const size_t n = strcspn(p, ",");
+
+                if (n == len && memcmp(p, item, len) == 0)
+                        return true;
+                if (!p[n])
+                        return false;
+                p += n + 1;
+        }
+}
+
+/* Adds what @text lists and @list has not. */
+static int list_add(struct buf *list, const char *text) {
+        int r = 0;
+
+        while (text && *text && r == 0) {
+                const size_t n = strcspn(text, ", ");
+
+                if (n > 0 && !list_has(list, text, n))
+                        r = buf_fmt(list, "%s%.*s", list->len > 0 ? "," : "", (int) n, text);
+                text += n + (text[n] != '\0');
+        }
+        return r;
+}
+
+/* After the specification's own variables, which may say more: both spellings get all of it, in order. */
 static int put_no_proxy(struct driver_plan *plan) {
         static const char *const names[] = { "NO_PROXY", "no_proxy" };
-        const char *said = env_get(plan, names[0]);
         AUTO_BUF struct buf value = { 0 };
-        int r;
+        int r = 0;
 
         if (!net_wanted(plan))
                 return 0;
-        if (!said)
-                said = env_get(plan, names[1]);
-        r = buf_fmt(&value, "%s%slocalhost,127.0.0.1,0.0.0.0", said ? said : "", said && *said ? "," : "");
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++)
+                r = list_add(&value, env_get(plan, names[i]));
+        if (r == 0)
+                r = list_add(&value, "localhost,127.0.0.1,0.0.0.0");
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(names); i++)
                 r = env_put(plan, names[i], buf_cstr(&value));
         return r;

@@ -102,7 +102,7 @@ static int validate_mode(const struct spec *spec, struct error *err) {
 
 /* Rules that nobody would apply: said later, or by the same, than the mode that has no use for them. */
 static int validate_network(const struct spec *spec, struct error *err) {
-        static const char *const names[] = { "preset", "rules" };
+        static const char *const names[] = { "preset", "rules", "transparent" };
         const enum spec_tier mode = spec->tier_of[key_index(key_find(SECTION_NETWORK, "mode"))];
 
         if (spec->network.mode == NETWORK_ALLOWLIST || spec->network.mode == NETWORK_DENYLIST)
@@ -110,6 +110,8 @@ static int validate_network(const struct spec *spec, struct error *err) {
         for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
                 const enum spec_tier tier = spec->tier_of[key_index(key_find(SECTION_NETWORK, names[i]))];
 
+                if (i == 2 && !spec->network.transparent)
+                        continue; /* so it is */
                 if (tier != TIER_BUILTIN && tier >= mode)
                         return error_set(
                                 err, -EINVAL,

@@ -177,7 +177,7 @@ PY
 
 # a server of the work's own is reached past the proxy, whatever the caller's NO_PROXY was
 own_loopback() {
-        eq 'served x.example,localhost,127.0.0.1,0.0.0.0' "$(work --network allowlist -e NO_PROXY=x.example -- '
+        eq 'served x.example,localhost,y.example,127.0.0.1,0.0.0.0' "$(work --network allowlist -e NO_PROXY=x.example,localhost -e no_proxy=y.example,x.example -- '
                 echo served >/tmp/page; cd /tmp; python3 -m http.server -b 127.0.0.1 8000 >/dev/null 2>&1 & 
                 for i in $(seq 50); do curl -s -m 5 http://localhost:8000/page && break; sleep 0.1; done; kill $!; echo $NO_PROXY $no_proxy' |
                 tr '\n' ' ' | cut -d ' ' -f 1,2)"
@@ -277,6 +277,30 @@ allow other.example' "$("$C" net "$id")"
         eq 403 "$(code other.example)"
         eq 3 "$(events network_policy_changed | wc -l)"
         has "$(events network_policy_changed | tail -n 1)" '"rules": []'
+}
+
+# more rules than an event holds: the event has its other keys; goes red without network_shown()
+many_rules() {
+        python3 -c 'import json
+print(json.dumps({"network": {"mode": "allowlist", "rules": ["host-%d.example" % i for i in range(4000)]}}))' >many.json
+        id=$("${as_caller[@]}" "$C" start --spec many.json --events "$W/events")
+        trap '"$C" stop "$id" >/dev/null || true' EXIT
+        status 0 "$C" net "$id" --allow one-more.example
+        eq 4001 "$("$C" net "$id" | grep -c '^allow ')"
+        eq '['"'native'"', '"'allowlist'"'] True True
+['"'network_policy_changed'"'] True True' "$(python3 - "$W/events" <<'PY'
+import json, sys
+for e in map(json.loads, open(sys.argv[1])):
+    d = e["data"]
+    if e["type"] == "sandbox_started":
+        said, net, total = [d["driver"], d["network"]], d["isolation"]["network"], 4000
+    elif e["type"] == "network_policy_changed":
+        said, net, total = [e["type"]], d, 4001
+    else:
+        continue
+    print(said, len(net["rules"]) > 100, len(net["rules"]) + net["rules_left_out"] == total)
+PY
+)"
         "$C" stop "$id" >/dev/null
         status 1 "$C" net "$id" --allow x.example 2>"$W/said"
         id=$("${as_caller[@]}" "$C" start)
@@ -320,6 +344,8 @@ explains() {
         has "$(cat said)" '"host": "127.0.0.1"'
         status 0 "$C" explain --host codeload.github.com --network allowlist --preset code-hosts >said
         has "$(cat said)" '(preset code-hosts)'
+        status 0 "$C" explain --json --host x.example --network open >said
+        has "$(cat said)" '"protocols": "any"'
         status 1 "$C" explain --host x.example >said
         has "$(cat said)" 'connect the run has no network but its own loopback'
         lacks "$(cat said)" rule
@@ -357,6 +383,7 @@ t 'whose sockets they are' sockets
 t 'the proxy dies' proxy_dies
 t 'the proxy is confined' proxy_is_confined
 t 'other rules while it runs' replaced
+t 'more rules than an event holds' many_rules
 t 'the host gets other name servers' moves
 t 'explain --host' explains
 t 'rules that are wrong' bad_rules

@@ -291,6 +291,8 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--allow example.org", -EINVAL,
                   "network.rules: is for mode 'allowlist' or 'denylist': set network.mode (--network) too" },
                 { "--preset default --network open", -EINVAL, "network.preset: is for mode 'allowlist'" },
+                { "--transparent --network open", -EINVAL, "network.transparent: is for mode 'allowlist'" },
+                { "--transparent", -EINVAL, "network.transparent: is for mode 'allowlist'" },
                 { "--network allowlist --allow !a.example", -EINVAL,
                   "--allow: '!a.example': write it without '!', with --deny in place of --allow" },
                 { "--network allowlist --deny !a.example", -EINVAL,
