@@ -103,11 +103,12 @@ during() {
                 touch end
         ) &
         sandbox --events events --mount "type=bind,source=$D/up/mid/src,target=/data,on_source_change=$2" -- \
-                sh -c 'touch go; n=0; while [ ! -e end ] && [ $n -lt 400 ]; do cat /data/f /data/other 2>/dev/null; n=$((n+1)); sleep 0.02; done; [ -e end ]' \
+                sh -c 'cat /data/f; touch go; n=0; while [ ! -e end ] && [ $n -lt 400 ]; do cat /data/f /data/other 2>/dev/null; n=$((n+1)); sleep 0.02; done; [ -e end ]' \
                 >out 2>err || rc=$?
         wait $!
         expect "$2" "$rc" "$1 during the run, $2"
         has "$(cat out)" fine
+        if [ "$2" = pin ] && [[ $1 != re[mc]* ]]; then eq fine "$(tail -n 1 out)" "$1 to the end"; fi
 }
 during_the_run() { local way policy; for way in $ways; do for policy in stop pin; do during "$way" "$policy"; done; done; }
 during_the_run_mounted() { local way policy; for way in $mount_ways; do for policy in stop pin; do during "$way" "$policy"; done; done; }
