@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -109,6 +110,23 @@ int credentials_read(const struct ctx *ctx, const struct spec *spec, struct cred
         for (size_t i = 0; r == 0 && i < spec->n_secrets; i++)
                 r = read_secret(ctx, &spec->secrets[i], &ret->values[i], err);
         return r;
+}
+
+static void erase(const struct ctx *ctx, const char *name) {
+        char *value = (char *) (uintptr_t) ctx_getenv(ctx, name); /* where /proc/PID/environ reads it */
+
+        if (value)
+                explicit_bzero(value, strlen(value));
+}
+
+void credentials_erase(const struct ctx *ctx, const struct spec *spec) {
+        for (size_t i = 0; i < spec->n_secrets; i++)
+                if (strncmp(spec->secrets[i].from, "env:", 4) == 0)
+                        erase(ctx, spec->secrets[i].from + 4);
+        if (spec->model_auth == MODEL_AUTH_PROXIED) {
+                erase(ctx, oauth_name);
+                erase(ctx, key_name);
+        }
 }
 
 /* ---- what else would bring one inside ---- */

@@ -30,6 +30,13 @@ int credentials_read(const struct ctx *ctx, const struct spec *spec, struct cred
 void credentials_deinit(struct credentials *credentials);
 
 /**
+ * credentials_erase() - from the environment of this process, also as /proc shows it
+ * Afterwards the variables are set and empty. Nothing else of the specification may need them: see
+ * exposed_check().
+ */
+void credentials_erase(const struct ctx *ctx, const struct spec *spec);
+
+/**
  * exposed_check() - whether variables, seeds or mounted files of the specification hold what stays outside
  * Refused are: variables by which programs take a credential of the same kind, variables and files whose
  * content holds one of the credentials, or any key of a model that a token stands for, and those whose place

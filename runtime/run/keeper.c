@@ -573,6 +573,7 @@ int keeper_main(const struct keeper_args *args) {
         int r;
 
         r = begin(&k, &err);
+        credentials_erase(args->ctx, args->spec);
         if (r < 0) {
                 say(args, json_pack("{s:s, s:o}", "failure_code", failure_of(r), "text",
                                     json_from_bytes(err.msg, sizeof(err.msg))));

@@ -89,6 +89,7 @@ int tokens_start(const struct tokens_order *order, struct tokens *ret, const cha
                                  strerror(errno));
         if (pid == 0)
                 _exit(keeper_main(&args));
+        credentials_erase(order->ctx, order->spec);
         return hear(ret, answer, ret_failure, err);
 }
 

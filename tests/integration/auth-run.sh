@@ -55,8 +55,8 @@ nowhere() {
         done
 }
 
-# The environment of a process that was started with the credential is its caller's business, and what it forks has
-# the same. No command line may hold one, and no environment of the relay, which is executed.
+# A process that was started with the credential has it in its environment until the keeper has taken it. No command line
+# may hold one, and no environment of the relay, which is executed.
 watch_proc() {
         local dir comm
         while [ -e "$T/watching" ]; do
@@ -260,6 +260,8 @@ no_memory_gets_out() {
                 comm=
                 [ "$pid" != "$service_pid" ] || continue # it is started by this script
                 { read -r comm <"/proc/$pid/comm"; } 2>/dev/null
+                # red without credentials_erase()
+                ! { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -q -F -e "$secret" || fail "in the environment of $pid, $comm"
                 case $comm in cofferdam-keepe | cofferdam-auth-) ;; *) continue ;; esac
                 n=$((n + 1))
                 eq '0 0' "$(awk '/^Max core file size/ { print $5, $6 }' "/proc/$pid/limits")" "core files of $comm"
