@@ -76,6 +76,7 @@ struct keeper {
         json_t *env, *tokens, *names;
         size_t n_git;
         bool over, asked;
+        bool unsure; /* the service may have issued a token that nobody was told of */
 };
 
 /* ---- what it may still do ---- */
@@ -233,6 +234,7 @@ static int no_key(struct error *err) {
 static int find_service(struct keeper *k, struct error *err) {
         const struct spec *spec = k->args->spec;
         const char *key = ctx_getenv(k->args->ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY");
+        int r;
 
         if (!spec->auth_proxy.url)
                 return start_proxy(k, err);
@@ -242,7 +244,10 @@ static int find_service(struct keeper *k, struct error *err) {
         k->admin = (struct service){ spec->auth_proxy.admin_url ? spec->auth_proxy.admin_url
                                                                 : spec->auth_proxy.url,
                                      key, CALL_MS };
-        return 0;
+        /* before there is a token: whoever may be killed when, it can be revoked */
+        r = file_replace_at(k->dir_fd, KEEPER_SERVICE_FILE, k->admin.place, strlen(k->admin.place), 0600,
+                            false);
+        return r < 0 ? error_set(err, r, "write '" KEEPER_SERVICE_FILE "': %s", strerror(-r)) : 0;
 }
 
 /* ---- where the work finds the relay ---- */
@@ -318,6 +323,7 @@ static int issue(struct keeper *k, const char *name, json_t *credential, struct 
         if (!request || k->n_ids == TOKENS_MAX)
                 return error_set(err, -ENOMEM, "out of memory");
         r = service_issue(&k->admin, request, ret, err);
+        k->unsure = r < 0;
         if (r < 0)
                 return error_wrap(err, r, "token for '%s'", ESC(name));
         (void) snprintf(k->ids[k->n_ids++], SERVICE_ID_MAX, "%s", ret->id);
@@ -458,8 +464,10 @@ static int issue_all(struct keeper *k, const struct credentials *credentials, st
 static void revoke_all(struct keeper *k) {
         const uint64_t until = clock_ns() + KEEPER_END_MS * 1000000ULL;
         char done[TOKENS_MAX];
+        bool all;
 
         memset(done, '0', sizeof(done));
+        all = !k->unsure || service_revoke_run(&k->admin, k->args->run_id, NULL) == 0;
         for (size_t i = 0; i < k->n_ids; i++) {
                 const uint64_t now = clock_ns();
 
@@ -469,6 +477,8 @@ static void revoke_all(struct keeper *k) {
                 done[i] = service_revoke(&k->admin, k->ids[i], NULL) == 0 ? '1' : '0';
         }
         end_proxy(k);
+        if (all && !memchr(done, '0', k->n_ids))
+                (void) unlinkat(k->dir_fd, KEEPER_SERVICE_FILE, 0);
         if (k->asked)
                 (void) !fdpass_send(k->args->sock, done, k->n_ids ? k->n_ids : 1, NULL, 0);
 }

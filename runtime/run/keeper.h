@@ -19,6 +19,11 @@ enum keeper_word {
         KEEPER_END = 'E',    /* revoke, and say when it is done */
 };
 
+/* File of the run's directory, there before the first token and until all are revoked: where the service
+ * that issues them revokes them.
+ * None: the service is the run's own and ends with it. */
+#define KEEPER_SERVICE_FILE "token-service"
+
 enum { KEEPER_END_MS = 5000 };
 
 /** struct keeper_args - borrowed */

@@ -9,17 +9,21 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "drivers/driver.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/sys.h"
 #include "runtime/run/changes.h"
 #include "runtime/run/control.h"
+#include "runtime/run/keeper.h"
 #include "runtime/run/service.h"
 
-enum { REAPER_NICE = 10, REVOKE_MS = 2000 };
+enum { REAPER_NICE = 10, REVOKE_MS = 2000, TOKEN_SECONDS_MAX = 24 * 3600, PLACE_BYTES_MAX = 4096 };
 
 const char *run_status_name(enum run_status status) {
         static const char *const names[RUN_STATUS_COUNT] = {
@@ -129,15 +133,44 @@ int run_forget(struct run_dir *dir) {
         return run_dir_remove(dir);
 }
 
-/* Tokens whose keeper was killed as well; without the key, or without the service, they end when they expire.
- */
-static void revoke_tokens(const struct ctx *ctx, const struct listed_run *run) {
-        struct service service = { .place = json_string_value(json_object_get(run->state, "auth_proxy")),
-                                   .key = ctx_getenv(ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY"),
-                                   .wait_ms = REVOKE_MS };
+/* ---- tokens whose keeper was killed as well ---- */
 
-        if (service.place && service.key && *service.key)
-                (void) !service_revoke_run(&service, run->dir->id, NULL);
+/* Where the run's tokens are revoked. Return: whether there is a service, and one may be alive. */
+static bool tokens_at(const struct run_dir *dir, struct buf *ret_place) {
+        struct stat st;
+
+        return fstatat(dir->fd, KEEPER_SERVICE_FILE, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+               time(NULL) - st.st_mtime <= TOKEN_SECONDS_MAX &&
+               file_read_at(dir->fd, KEEPER_SERVICE_FILE, PLACE_BYTES_MAX, ret_place) == 0;
+}
+
+int run_revoke(const struct ctx *ctx, const struct run_dir *dir, struct error *err) {
+        AUTO_BUF struct buf place = { 0 };
+        struct service service = { .key = ctx_getenv(ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY"),
+                                   .wait_ms = REVOKE_MS };
+        struct error why = { 0 };
+        int r;
+
+        if (!tokens_at(dir, &place))
+                return 0;
+        service.place = buf_cstr(&place);
+        if (!service.key || !*service.key)
+                return error_set(err, -ENOKEY,
+                                 "run %s is left, its tokens are not revoked: set "
+                                 "IRONFLOW_AUTH_PROXY_ADMIN_KEY, or wait until they expire in a day",
+                                 dir->id);
+        r = service_revoke_run(&service, dir->id, &why);
+        return r < 0 ? error_set(err, r,
+                                 "run %s is left, its tokens are not revoked until they expire in a day: %s",
+                                 dir->id, why.msg)
+                     : 0;
+}
+
+/* What went wrong with one run is said when all have had their turn. */
+static void remember(struct reap *reap, int r, const struct error *err) {
+        if (reap->r == 0)
+                reap->err = *err;
+        reap->r = reap->r == 0 ? r : reap->r;
 }
 
 static int reap(const struct listed_run *run, void *arg) {
@@ -148,15 +181,18 @@ static int reap(const struct listed_run *run, void *arg) {
 
         if (run->status != RUN_DEAD || !lock(run->dir))
                 return 0;
-        revoke_tokens(reap->ctx, run);
+        r = run_revoke(reap->ctx, run->dir, &err);
+        if (r < 0) { /* gone, nobody would know of them; it is there for the next time */
+                remember(reap, r, &err);
+                return 0;
+        }
         reap_outside(run->dir, run->state);
         kept = json_is_true(json_object_get(run->state, "keep")) ||
                (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
         if (kept && run->state)
                 r = mark_finished(run->dir, run->state, &err);
         if (r < 0) { /* a full disk: the next time */
-                reap->err = reap->r == 0 ? err : reap->err;
-                reap->r = reap->r == 0 ? r : reap->r;
+                remember(reap, r, &err);
                 return 0;
         }
         control_close(run->dir, -1);

@@ -45,6 +45,7 @@ typedef void (*reaped_fn)(const char *id, bool kept, void *arg);
  * runs_reap() - clear up after runs whose supervisor is gone
  * The evidence is the lock that supervisor and owner hold on the run directory as long as they live, not a
  * number. A run that holds nothing is removed, one that holds changes is marked as finished, with an event.
+ * A run whose tokens cannot be revoked is left, and an error.
  * @fn: told of each; NULL allowed
  * Return: 0, -errno with a message.
  */
@@ -68,8 +69,17 @@ struct glance {
 void runs_glance(const struct run_dir *dir, const char *workspace, struct glance *ret);
 
 /**
+ * run_revoke() - revoke the tokens of a run that died, whose keeper may have died before it could
+ * Return: 0 (there are none, or they are revoked or expired), -ENOKEY (the key of their service is not in the
+ * environment), -errno, with a message that names the run.
+ */
+int run_revoke(const struct ctx *ctx, const struct run_dir *dir, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
  * runs_reap_aside() - runs_reap() in a process of its own, which nobody waits for and which holds nothing of
  * the caller's
- * Nobody asked for it: events and logs of a run that 'start' made stay, as when it had ended.
+ * It cannot revoke tokens: runs that may have some are left. Nobody asked for it: events and logs of a run
+ * that 'start' made stay, as when it had ended.
  */
 void runs_reap_aside(const struct ctx *ctx);

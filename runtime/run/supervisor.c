@@ -298,25 +298,15 @@ static int detach_stdio(struct supervisor *s, struct error *err) {
         return null < 0 ? error_set(err, -errno, "open '/dev/null': %s", strerror(errno)) : 0;
 }
 
-/* Who issued the run's tokens and outlives it: for whoever reaps the run. NULL: nobody. */
-static const char *service_of(const struct supervisor_args *args) {
-        const struct spec *spec = args->spec;
-
-        if (!args->tokens->said || !spec->auth_proxy.url)
-                return NULL;
-        return spec->auth_proxy.admin_url ? spec->auth_proxy.admin_url : spec->auth_proxy.url;
-}
-
 /* The state before anything has happened. */
 static json_t *first_state(const struct supervisor_args *args) {
         AUTO_JSON json_t *plan = args->driver->describe(args->plan);
 
         if (plan && args->alone->why[0])
                 add_degraded(plan, args->alone->why);
-        return plan ? json_pack("{s:i,s:s,s:s,s:s*,s:s*,s:b,s:O,s:O}", "version", 1, "id", args->dir->id,
-                                "driver", args->driver->name, "name", args->spec->name, "auth_proxy",
-                                service_of(args), "keep", args->spec->keep, "regions",
-                                json_object_get(plan, "regions"), "plan", plan)
+        return plan ? json_pack("{s:i,s:s,s:s,s:s*,s:b,s:O,s:O}", "version", 1, "id", args->dir->id, "driver",
+                                args->driver->name, "name", args->spec->name, "keep", args->spec->keep,
+                                "regions", json_object_get(plan, "regions"), "plan", plan)
                     : NULL;
 }
 

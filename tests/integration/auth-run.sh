@@ -284,9 +284,46 @@ revoked_when_reaped() {
         wait "$run_pid" 2>/dev/null || true
         wait_for 5 none_of_ours || fail 'something lives'
         eq 200 "$(asks)" 'nobody has revoked it'
+        # red when reap() removes a run whose tokens it cannot revoke: the child of this run's supervisor has no sockets
+        run --network none -- true
+        status 1 "$C" gc >out 2>&1
+        has "$(cat out)" 'its tokens are not revoked: set IRONFLOW_AUTH_PROXY_ADMIN_KEY'
+        eq 200 "$(asks)" 'it is for who has the key'
         IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$C" gc >/dev/null
         eq 401 "$(asks)" 'after gc'
 }
+
+# red when the keeper asks for a token before it has written where it is revoked
+killed_in_the_beginning() {
+        local i pid before
+        before=$(said_of issued)
+        for i in 1 2 3 4 5 6; do
+                GH=$secret IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$C" run --spec "$T/shared.yaml" --auth-proxy "unix:$T/relay" \
+                        --secret "$bearer" -- sleep 60 >out 2>&1 &
+                run_pid=$!
+                wait_for 10 more_than "$((before + i - 1))" || fail "no token: $(cat out)"
+                kill -KILL "$run_pid" # the rest would revoke: all of them before one of them can
+                for pid in $(ours); do [ "$pid" = "$service_pid" ] || kill -STOP "$pid" 2>/dev/null || true; done
+                for pid in $(ours); do [ "$pid" = "$service_pid" ] || kill -KILL "$pid" 2>/dev/null || true; done
+                wait "$run_pid" 2>/dev/null || true
+        done
+        wait_for 5 none_of_ours || fail 'something lives'
+        IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$C" gc >/dev/null
+        eq '' "$(python3 - "$T/service.log" <<'PY'
+import json, sys
+issued, ended = {}, set()
+for line in open(sys.argv[1], encoding='utf-8'):
+    said = json.loads(line) if line.startswith('{') else {'event': ''}
+    if said['event'] == 'token issued':
+        issued[said['token']] = said['run_id']
+    elif said['event'] in ('token revoked', 'run tokens revoked'):
+        ended.add(said.get('token', said.get('run_id')))
+print(*[run for token, run in issued.items() if not {token, run} & ended])
+PY
+)" 'runs with tokens that live'
+}
+said_of() { grep -c "token $1" "$T/service.log" || true; }
+more_than() { [ "$(said_of issued)" -gt "$1" ]; }
 
 revoked_when_setup_fails() {
         local before
@@ -326,7 +363,7 @@ in_a_run_that_lives() {
         has "$("$C" exec -e GH=mine "$id" -- true 2>&1 || true)" "'GH'" 'a variable that a token has'
         "$C" stop "$id" >/dev/null
         eq 401 "$(asks)" 'after stop'
-        "$C" rm "$id" >/dev/null 2>&1 || true
+        "$C" rm "$id" >/dev/null # without the key: nothing is left to revoke
 }
 
 # A coding agent's CLI, as its npm package is, streams one answer of the model; its relay is all the network it has.
@@ -368,6 +405,7 @@ t 'a token dies with its run' searched revoked_at_the_end
 t 'a token dies when the processes of its run are killed' searched revoked_when_killed
 t 'no memory of the keeper and its relay is written or read' searched no_memory_gets_out
 t 'a token dies when its run is reaped' searched revoked_when_reaped
+t 'a token dies when its run is killed as it begins' searched killed_in_the_beginning
 t 'a token dies when the sandbox does not come up' searched revoked_when_setup_fails
 t 'a service that does not answer holds nobody up' searched a_dead_service
 t 'a run that lives on: exec has the token, stop ends it' searched in_a_run_that_lives
