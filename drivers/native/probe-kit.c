@@ -299,6 +299,14 @@ static bool masks_apply(const struct probe_host *h, int code) {
         return h->proc_masked && code == -EPERM;
 }
 
+static bool full_applies(const struct probe_host *h, int code) {
+        (void) h;
+        return code == -ENOSPC || code == -EDQUOT;
+}
+
+static const char full_cause[] = "the file system of the state directory is full";
+static const char full_remedy[] = "free some space or inodes, or set XDG_STATE_HOME to a directory elsewhere";
+
 /* who can say no; the first that applies is named */
 static const struct {
         bool (*applies)(const struct probe_host *, int code);
@@ -307,6 +315,9 @@ static const struct {
 } causes[] = {
         { unmapped_applies, "the caller's uid is not mapped in the user namespace it was started in",
           "map it there, as 'unshare --map-current-user' does" },
+        { full_applies, full_cause, full_remedy, "make " },
+        { full_applies, full_cause, full_remedy, "write and remove" },
+        { full_applies, full_cause, full_remedy, "mount overlay" },
         { limit_zero_applies, "/proc/sys/user/max_user_namespaces is 0",
           "sudo sysctl -w user.max_user_namespaces=15000" },
         { limit_applies, "a limit of an outer user namespace, or 32 levels are nested",

@@ -19,12 +19,16 @@
 #include <unistd.h>
 
 #include "drivers/native/cgroup.h"
+#include "drivers/native/devices.h"
 #include "drivers/native/probe-kit.h"
 #include "drivers/native/seccomp.h"
 #include "fs/layer.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
+
+enum { RUN_PAGES = 4, PROBE_NAME_MAX = 64 };
 
 /* Whether @word stands in the first page of @path. */
 static bool file_mentions(const char *path, const char *word) {
@@ -169,19 +173,56 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
         result_note(ret, "static: no PT_INTERP in /proc/self/exe");
 }
 
-/* Whether the directory @path takes a new entry. Return: 0, -ENOTSUP: without attributes, -errno. */
-static int make_entry(const char *path) {
+/* Files as a run writes them at its start, but for @more empty ones. Return: 0 or -errno. */
+static int fill_entry(int dir, int more) {
+        static const char page[4096] = { 1 };
+        int r = 0;
+
+        for (int i = 0; i < RUN_PAGES + more && r == 0; i++) {
+                AUTO_FD int fd = -1;
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "%d", i);
+                fd = openat(dir, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+                r = fd < 0 ? -errno : i < RUN_PAGES ? write_all(fd, page, sizeof(page)) : 0;
+        }
+        for (int i = 0; i < RUN_PAGES + more; i++) {
+                char name[16];
+
+                (void) snprintf(name, sizeof(name), "%d", i);
+                (void) unlinkat(dir, name, 0);
+        }
+        return r == -EFBIG ? 0 : r; /* RLIMIT_FSIZE has a row of its own */
+}
+
+/* A name that no other process has, and none has left. */
+static int make_probe_dir(int dir, char name[PROBE_NAME_MAX]) {
+        int r = -EEXIST;
+
+        for (int i = 0; i < 8 && r == -EEXIST; i++) {
+                (void) snprintf(name, PROBE_NAME_MAX, ".cofferdam-probe-%d-%llx", getpid(),
+                                (unsigned long long) clock_ns());
+                r = mkdirat(dir, name, 0700) < 0 ? -errno : 0;
+        }
+        return r;
+}
+
+/* Whether the directory @path takes what a run writes. @more: files. Return: 0, -ENOTSUP: without attributes,
+ * -errno. */
+static int make_entry(const char *path, int more) {
         AUTO_FD int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), made = -1;
-        char name[48];
+        char name[PROBE_NAME_MAX];
         int r;
 
         if (dir < 0)
                 return -errno;
-        (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d", getpid());
-        if (mkdirat(dir, name, 0700) < 0)
-                return -errno;
+        r = make_probe_dir(dir, name);
+        if (r < 0)
+                return r;
         made = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         r = made < 0 ? -errno : layer_usable(made, NULL);
+        if (r == 0)
+                r = fill_entry(made, more);
         return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : r;
 }
 
@@ -225,7 +266,7 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
         (void) snprintf(path, sizeof(path), "%s", host->ctx->state_dir);
         while (access(path, F_OK) < 0 && errno == ENOENT && (slash = strrchr(path, '/')) && path[1])
                 slash[slash == path] = 0;
-        r = make_entry(path);
+        r = make_entry(path, strcmp(path, host->ctx->state_dir) == 0 ? 2 : 4);
         if (r == -ENOTSUP)
                 result_fact(ret, r, "the file system of the state directory has no user extended attributes");
         else if (r < 0)
@@ -257,6 +298,33 @@ void try_docker(const struct probe_host *host, struct probe_result *ret) {
 
 void try_podman(const struct probe_host *host, struct probe_result *ret) {
         find_program(host, "podman", ret);
+}
+
+/* What is not here is not inside either, but for /dev/null. */
+void try_devices(const struct probe_host *host, struct probe_result *ret) {
+        AUTO_BUF struct buf absent = { 0 };
+        const struct device *list;
+        size_t n;
+
+        (void) host;
+        list = devices(&n);
+        for (size_t i = 0; i < n; i++) {
+                const int r = list[i].nested ? 0 : device_check(&list[i]); /* fuse has a row of its own */
+
+                if (r == -ENXIO)
+                        result_fact(ret, r, "/dev/%s is not the device %u:%u", list[i].name, list[i].major,
+                                    list[i].minor);
+                else if (r < 0 && (r != -ENOENT || i == 0))
+                        result_failed(ret, r, "stat /dev/%s", list[i].name);
+                else if (r < 0 && buf_fmt(&absent, " %s", list[i].name) < 0)
+                        result_failed(ret, -ENOMEM, "list of devices");
+                if (ret->code < 0)
+                        return;
+        }
+        if (absent.len > 0)
+                result_note(ret, "not here, so not inside:%s", buf_cstr(&absent));
+        else
+                result_note(ret, "null, zero, full, tty, random, urandom");
 }
 
 void try_seccomp(const struct probe_host *host, struct probe_result *ret) {

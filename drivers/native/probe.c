@@ -52,6 +52,8 @@ static const struct probe probes[] = {
           "runs cannot be recorded", "set XDG_STATE_HOME to a directory that you can write" },
         { "limits", "limits", true, false, true, 0, try_limits, NULL, "no run can start",
           "raise it: see 'ulimit -a'" },
+        { "devices", "devices", true, false, true, 0, try_devices, NULL, no_run,
+          "sudo mknod -m 666 /dev/NAME c MAJOR MINOR" },
         { "user namespaces", UNS, true, false, false, USER, try_user_namespace, NULL, no_run, needs_config },
         { "mount namespace", MNT, true, false, false, MOUNT, NULL, UNS, no_run, needs_config },
         { "pid namespace", "pid_namespace", true, false, false, USER | CLONE_NEWPID, NULL, UNS, no_run,
@@ -135,6 +137,8 @@ const char *probe_state_name(enum probe_state state) {
 
 static const char outside[] = "start cofferdam as root of the host itself, outside of user namespaces";
 
+static const char no_space[] = "free some space or inodes, or set XDG_STATE_HOME to a directory elsewhere";
+
 /* errno values that one row has an own remedy for */
 static const struct {
         const char *key;
@@ -154,6 +158,9 @@ static const struct {
         { "uid_ranges", -EPERM, "sudo chmod u+s /usr/bin/newuidmap /usr/bin/newgidmap" },
         { "uid_ranges", -EXDEV, outside },
         { "idmapped_mounts", -EPERM, outside },
+        { "state_directory", -ENOSPC, no_space },
+        { "state_directory", -EDQUOT, no_space },
+        { "devices", -ENOENT, "sudo mknod -m 666 /dev/null c 1 3" },
         { "limits", -EMFILE, "raise 'ulimit -n' to 48 at least" },
         { "limits", -ENOMEM, "raise 'ulimit -v' to 65536 at least" },
         { "limits", -ENOBUFS, "raise 'ulimit -d' to 65536 at least" },

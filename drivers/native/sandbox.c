@@ -26,6 +26,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "drivers/native/devices.h"
 #include "drivers/native/mnt.h"
 #include "drivers/native/net.h"
 #include "drivers/native/parts.h"
@@ -285,30 +286,21 @@ static int stage_os(struct setup *s, struct error *err) {
         return hide_own_home(s, err);
 }
 
-static const struct {
-        const char *name;
-        unsigned int major, minor;
-        bool nested; /* only with nested_userns */
-} nodes[] = {
-        { "null", 1, 3 },   { "zero", 1, 5 },    { "full", 1, 7 },          { "tty", 5, 0 },
-        { "random", 1, 8 }, { "urandom", 1, 9 }, { "fuse", 10, 229, true }, /* a sandbox inside mounts with it
-                                                                             */
-};
-
-static int show_node(const struct setup *s, int dev_fd, size_t i) {
+/* What the host has none of is left out, but for null. */
+static int show_node(const struct setup *s, int dev_fd, const struct device *device) {
         AUTO_FD int mnt = -1;
         char path[32];
         struct stat st;
 
         /* read-only: the device can be written, its mode and owner not */
-        mnt = mnt_clone(dev_fd, nodes[i].name, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
+        mnt = mnt_clone(dev_fd, device->name, false, MNT_RDONLY | MNT_NOSUID | MNT_NOEXEC, -1);
         if (mnt < 0)
-                return mnt == -ENOENT && nodes[i].nested ? 0 : mnt;
+                return mnt == -ENOENT && strcmp(device->name, "null") != 0 ? 0 : mnt;
         if (fstat(mnt, &st) < 0)
                 return -errno;
-        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(nodes[i].major, nodes[i].minor))
+        if (!S_ISCHR(st.st_mode) || st.st_rdev != makedev(device->major, device->minor))
                 return -ENXIO;
-        (void) snprintf(path, sizeof(path), "dev/%s", nodes[i].name);
+        (void) snprintf(path, sizeof(path), "dev/%s", device->name);
         return attach_own(s, mnt, path, true);
 }
 
@@ -354,17 +346,20 @@ static int dev_mounts(const struct setup *s) {
  */
 static int stage_dev(struct setup *s, struct error *err) {
         AUTO_FD int dev = -1;
+        const struct device *list;
+        size_t n;
         int r = 0;
 
         dev = openat(s->host_fd, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (dev < 0)
                 return error_set(err, -errno, "open /dev: %s", strerror(errno));
-        for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
-                if (nodes[i].nested && !s->plan->nested_userns)
+        list = devices(&n);
+        for (size_t i = 0; i < n; i++) {
+                if (list[i].nested && !s->plan->nested_userns)
                         continue;
-                r = show_node(s, dev, i);
+                r = show_node(s, dev, &list[i]);
                 if (r < 0)
-                        return error_set(err, r, "show /dev/%s: %s", nodes[i].name, strerror(-r));
+                        return error_set(err, r, "show /dev/%s: %s", list[i].name, strerror(-r));
         }
         r = dev_links(s);
         if (r == 0)

@@ -520,7 +520,51 @@ strict_agrees() {
         has "$(cat out)" 'found; nobody was asked'
 }
 
+# apart SETUP: what SETUP makes of a private mount namespace, then doctor (its report in ./out) and a run: their codes
+apart() {
+        local become=()
+        [ "$(id -u)" = 0 ] || become=(--map-current-user --keep-caps)
+        # shellcheck disable=SC2016
+        C=$C T=$T timeout -k 5 60 unshare -m "${become[@]}" sh -c "$1"'; d=0; r=0
+                "$C" doctor --strict >out || d=$?; "$C" run -- true 2>err || r=$?; echo $d.$r'
+}
+# red without fill_entry(), and without full_applies(): room for the name alone is not enough
+state_is_full() {
+        local options
+        for options in size=64k nr_inodes=8; do
+                eq 1.125 "$(apart "mount -t tmpfs -o $options,mode=777 t \"\$T/state\" && { head -c 64k /dev/zero >\"\$T/state/fill\" 2>/dev/null || :; }")" "$options"
+                row 'state directory' missing
+                has "$text" ENOSPC
+                has "$(tr -s ' \n' ' ' <<<"$text")" 'remedy: free some space'
+                lacks "$(cat out)" 'namespaces outside' 'what is blamed'
+                has "$(cat err)" 'remedy: free some space'
+        done
+}
+# what a doctor that was killed left behind, and its pid again; red with a name of the pid alone
+state_has_a_probe() {
+        unshare -Urpf --mount-proc true 2>/dev/null || skip 'no user namespaces here'
+        export XDG_STATE_HOME=$W/probed
+        mkdir -p probed/cofferdam/.cofferdam-probe-1
+        unshare -Urpf --mount-proc "$C" doctor >out || true
+        row 'state directory' ok
+        rm -rf probed
+}
+# red with an error for a device that is not there
+few_devices() {
+        local bind='for d in null zero random urandom; do : >/mnt/$d; mount --bind /dev/$d /mnt/$d; done; : >/mnt/fuse; mount --bind /dev/fuse /mnt/fuse'
+        eq 0.0 "$(apart "mount -t tmpfs t /mnt; $bind; mount --rbind /mnt /dev")"
+        row devices ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'not inside: full tty'
+        eq 1.125 "$(apart "mount -t tmpfs t /mnt; $bind; mount --rbind /mnt /dev; mount --bind /dev/null /dev/zero")"
+        row devices missing
+        has "$text" '/dev/zero is not the device 1:5'
+        has "$(cat err)" '/dev/zero'
+}
+
 t 'all is well here' healthy
+t 'a state directory that is full' state_is_full
+t 'a probe that was left behind' state_has_a_probe
+t 'a host with few devices' few_devices
 t 'strict agrees with the run' strict_agrees
 t 'limits of the caller' limits_of_the_caller
 t 'limits of the caller: processes' few_processes
