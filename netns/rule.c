@@ -1,5 +1,6 @@
 #include "netns/rule.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -164,6 +165,17 @@ static int cut_wildcard(struct part *p, struct net_rule *rule, struct error *err
         return 0;
 }
 
+/* Where a name is wrong, as far as one byte of ASCII says; else its start. */
+static size_t wrong_byte(const char *s, size_t len) {
+        for (size_t i = 0; i < len && !memchr(s, ':', len); i++) {
+                const unsigned char c = (unsigned char) s[i];
+
+                if (c == '.' ? i == 0 || s[i - 1] == '.' : c < 0x80 && !isalnum(c) && c != '-' && c != '_')
+                        return i;
+        }
+        return 0;
+}
+
 static int parse_host(struct part *p, struct net_rule *rule, struct error *err) {
         struct host host;
         int r;
@@ -173,8 +185,10 @@ static int parse_host(struct part *p, struct net_rule *rule, struct error *err) 
         if (r < 0 || (left(p) == 0 && rule->kind != RULE_EXACT))
                 return r;
         r = host_parse(p->s, left(p), &host, err);
-        if (r < 0)
+        if (r < 0) {
+                p->at += wrong_byte(p->s, left(p));
                 return r;
+        }
         if (host.kind == HOST_NAME) {
                 if (host_is_alias(&host) && rule->kind == RULE_EXACT && !rule->deny && rule->port <= 0)
                         return error_set(err, -EINVAL,

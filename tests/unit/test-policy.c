@@ -356,9 +356,9 @@ static void policy_new_says_where_a_rule_is_wrong(void **state) {
                 { "!http://a.example/", 6, "write 'a.example'" },
                 { "a.example/path", 10, "write 'a.example'" },
                 { "https://u:p@a.example/", 9, "no user" },
-                { "u@a.example", 1, "byte that no host has" },
-                { "a b.example", 1, "byte that no host has" },
-                { "a..example", 1, "empty label" },
+                { "u@a.example", 2, "byte that no host has" },
+                { "a b.example", 2, "byte that no host has" },
+                { "a..example", 3, "empty label" },
                 { ".a.example", 1, "empty label" },
                 { "-a.example", 1, "'-'" },
                 { "1.2.3", 0, NULL }, /* an address in a short spelling */
