@@ -333,7 +333,7 @@ static bool pass_hello(struct conn *conn) {
         else if (!hello.has_name && conn->host.kind == HOST_NAME)
                 conn_refuse(conn, "no server name (SNI)", NULL);
         else if (hello.has_name && !may_say(conn, &hello.host))
-                refuse_said(conn, &hello.host, "the server name (SNI) is not the name in CONNECT");
+                refuse_said(conn, &hello.host, "the server name (SNI) is not the name that was asked for");
         else if ((hello.has_name && note_said(conn, &hello.host) < 0) || pass_on(conn, hello.wire_len) < 0)
                 (void) conn_free(conn);
         else
@@ -470,7 +470,7 @@ static void on_dialled(void *arg, const struct dial_result *result) {
                 return;
         }
         if (result->end != DIAL_OK) {
-                conn_answer(conn, 502, result->why);
+                conn_answer(conn, result->late ? 504 : 502, result->why);
                 return;
         }
         conn->addr = result->addr;
@@ -553,9 +553,9 @@ static void take_plain(struct conn *conn, const struct http_request *q) {
                 return;
         }
         if (!may_say(conn, &q->host) || q->port != conn->port) {
-                blocked_note(conn->proxy->log, q->host.name, q->port, "Host is not the name in CONNECT",
-                             NULL);
-                conn_answer(conn, 403, "Host is not the name in CONNECT");
+                blocked_note(conn->proxy->log, q->host.name, q->port,
+                             "Host is not the name that was asked for", NULL);
+                conn_answer(conn, 403, "Host is not the name that was asked for");
                 return;
         }
         if (note_said(conn, &q->host) < 0) {

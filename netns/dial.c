@@ -69,7 +69,8 @@ static void fail(struct dial *dial) {
                           : dial->error == EADDRNOTAVAIL                              ? "out of local ports"
                                                                                       : "cannot connect";
 
-        finish(dial, (struct dial_result){ .end = DIAL_FAILED, .why = why });
+        finish(dial,
+               (struct dial_result){ .end = DIAL_FAILED, .why = why, .late = dial->error == ETIMEDOUT });
 }
 
 static void try_next(struct dial *dial);
@@ -197,7 +198,7 @@ static void choose(struct dial *dial, const struct addr *addrs, size_t n, struct
 
 static void on_addrs(void *arg, const struct addr *addrs, size_t n, const char *why) {
         struct dial *dial = arg;
-        struct dial_result result = { .end = DIAL_NO_NAME, .why = why };
+        struct dial_result result = { .end = DIAL_NO_NAME, .why = why, .late = why == resolver_late };
 
         dial->lookup = NULL;
         if (n > 0)

@@ -36,6 +36,7 @@ struct dial_result {
         struct loop_watch *watch; /* DIAL_OK: its socket is connected, non-blocking, TCP_NODELAY; the callee
                                      owns the socket and has it watched by dial_take() */
         const char *why;          /* a phrase, unless DIAL_OK */
+        bool late;                /* DIAL_NO_NAME, DIAL_FAILED: nobody answered in time */
         struct policy_verdict verdict; /* DIAL_REFUSED: of the first address */
         struct addr addr;              /* connected to, or refused */
 };

@@ -125,16 +125,22 @@ static void on_pause_over(struct loop_timer *timer) {
         set_listeners(proxy, EPOLLIN);
 }
 
-/* Frees the client that has been expected to send a request the longest. Return: whether there was one. */
+/* Frees the client that has been expected to send a request the longest, or else the one whose tunnel has
+ * been silent the longest. Return: whether there was one. */
 static bool make_room(struct proxy *proxy) {
-        struct loop_timer *oldest = proxy->head_queue.first     ? proxy->head_queue.first
-                                    : proxy->linger_queue.first ? proxy->linger_queue.first
-                                                                : proxy->whom_queue.first;
+        const struct loop_queue *const queues[] = { &proxy->head_queue, &proxy->linger_queue,
+                                                    &proxy->whom_queue, &proxy->half_queue,
+                                                    &proxy->idle_queue, &proxy->quiet_queue };
 
-        if (!oldest)
-                return false;
-        (void) conn_free((struct conn *) (void *) ((char *) oldest - offsetof(struct conn, timer)));
-        return true;
+        for (size_t i = 0; i < ARRAY_SIZE(queues); i++) {
+                struct loop_timer *oldest = queues[i]->first;
+
+                if (!oldest)
+                        continue;
+                (void) conn_free((struct conn *) (void *) ((char *) oldest - offsetof(struct conn, timer)));
+                return true;
+        }
+        return false;
 }
 
 static void rest(struct proxy *proxy) {
@@ -167,9 +173,13 @@ static void on_client(struct loop_watch *watch, uint32_t events) {
         for (int i = 0; i < ACCEPTS; i++) {
                 int fd;
 
-                if (proxy->n_clients >= proxy->max_clients && !make_room(proxy)) {
-                        rest(proxy);
-                        return;
+                if (proxy->n_clients >= proxy->max_clients) {
+                        if (i > 0) /* whether another one waits is not known yet */
+                                return;
+                        if (!make_room(proxy)) {
+                                rest(proxy);
+                                return;
+                        }
                 }
                 fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
                 if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)) {

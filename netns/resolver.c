@@ -239,10 +239,12 @@ static void on_done(struct loop_timer *timer) {
         free(query);
 }
 
+const char resolver_late[] = "the name servers do not answer";
+
 static const char *why_none(int status) {
         if (status == ARES_ENODATA || status == ARES_ENOTFOUND || status == ARES_SUCCESS)
                 return "the name does not exist or has no address";
-        return status == ARES_ETIMEOUT ? "the name servers do not answer" : "the name servers cannot answer";
+        return status == ARES_ETIMEOUT ? resolver_late : "the name servers cannot answer";
 }
 
 static void on_answer(void *arg, int status, int timeouts, struct ares_addrinfo *result) {

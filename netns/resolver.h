@@ -24,6 +24,9 @@ enum {
  */
 typedef void (*lookup_fn)(void *arg, const struct addr *addrs, size_t n, const char *why);
 
+/** resolver_late - the @why of a lookup_fn that says that nobody answered in time; compared by its address */
+extern const char resolver_late[];
+
 /** resolver_config_fn - the configuration is another one now: wants resolver_set_config() with its text */
 typedef void (*resolver_config_fn)(void *arg);
 

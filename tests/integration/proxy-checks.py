@@ -743,6 +743,23 @@ def too_many_64():
     too_many(64)
 
 
+def too_many_tunnels():
+    """Tunnels that are silent make room, too; goes red when make_room() looks at requests only."""
+    held = []
+    for _ in range(64):
+        held.append(connect())
+        held[-1].sendall(b"CONNECT allowed.example:7 HTTP/1.0\r\n\r\n")
+        head = read_head(held[-1])
+        assert status(head) == 200, (len(held), head)
+    held[0].sendall(b"x")
+    assert exactly(held[0], 4) == b"hi\nx"
+    assert status(ask(b"GET http://allowed.example/h HTTP/1.1\r\nHost: allowed.example\r\n\r\n")) == 200
+    held[1].settimeout(3)
+    assert read_all(held[1]) in (b"", b"hi\n"), "the silent one was kept"
+    held[0].sendall(b"y")
+    assert exactly(held[0], 1) == b"y", "the one that spoke was not"
+
+
 def flood():
     """Refused requests in a row: fast, and an honest client among them is served."""
     start = time.monotonic()

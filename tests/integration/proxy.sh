@@ -52,7 +52,7 @@ sni() {
                 >"$W/said" 2>&1
         has "$(cat "$W/said")" 'alert'
         has "$(cat "$W/out")" 'no server name (SNI)'
-        has "$(cat "$W/out")" 'the server name (SNI) is not the name in CONNECT'
+        has "$(cat "$W/out")" 'the server name (SNI) is not the name that was asked for'
 }
 
 table() {
@@ -188,7 +188,7 @@ urgent() {
 retries() {
         proxy -- 'allowed.example:*'
         check retries
-        has "$(cat "$W/out")" 'blocked allowed.example 9444 1 the server name (SNI) is not the name in CONNECT'
+        has "$(cat "$W/out")" 'blocked allowed.example 9444 1 the server name (SNI) is not the name that was asked for'
         has "$(cat "$W/out")" 'a ClientHello with more behind it in its record'
         # a server that takes none of the keys that a client offers first
         eq 'hello from nginx' "$(through --curves P-521:X25519 https://allowed.example:9442/x)"
@@ -232,6 +232,7 @@ t 'a refused name is not looked up' no_lookup
 t 'time limits' timeouts
 t 'half closed requests' one half_closed -q 1500 -- allowed.example
 t 'more clients than there may be' one too_many_64 -c 64 -- allowed.example
+t 'more tunnels than there may be' one too_many_tunnels -c 64 -- allowed.example allowed.example:7/tcp
 t 'a flood of refusals' rate
 t 'an honest client in a crowd' one crowd 400 -- allowed.example allowed.example:7/tcp
 t 'tunnels at full speed' one full_speed 40 -- allowed.example allowed.example:9010/tcp

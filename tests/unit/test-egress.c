@@ -96,6 +96,11 @@ static int ask(const struct running *running, const char *host) {
         return (int) strtol(answer + 9, NULL, 10);
 }
 
+/* by whatever name server the machine has: it fails, or does not answer in time */
+static bool is_unresolved(int status) {
+        return status == 502 || status == 504;
+}
+
 static void egress_reports_refusals(void **state) {
         struct running *running = *state;
         struct egress_notice notice;
@@ -122,12 +127,12 @@ static void egress_takes_another_policy(void **state) {
         assert_int_equal(egress_recv(running->control, &notice), 0);
         assert_int_equal(notice.kind, EGRESS_INVALID);
         assert_non_null(strstr(notice.reason, "network.rules[0]: 'a*b', byte 2"));
-        assert_int_equal(ask(running, "a.example"), 502); /* allowed as before; nobody resolves it */
+        assert_true(is_unresolved(ask(running, "a.example"))); /* allowed as before; nobody resolves it */
         assert_int_equal(egress_send_policy(running->control, "none", rules, 2), 0);
         assert_int_equal(egress_recv(running->control, &notice), 0);
         assert_int_equal(notice.kind, EGRESS_REPLACED);
         assert_int_equal(ask(running, "a.example"), 403);
-        assert_int_equal(ask(running, "c.example"), 502);
+        assert_true(is_unresolved(ask(running, "c.example")));
 }
 
 static void egress_ends_with_a_message_it_does_not_know(void **state) {
