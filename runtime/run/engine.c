@@ -268,8 +268,10 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         order.run_dir_fd = dir.fd;
         if (r == 0)
                 r = get_tokens(driver, &order, &tokens, &failure, err);
-        if (r < 0)
+        if (r < 0) {
+                tokens_after(&tokens, &order);
                 return give_up(req, &dir, failure, r, ret, err);
+        }
         command.env = tokens.env;
         if (tokens.said)
                 trace_step(trace, "tokens");
@@ -278,6 +280,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         trace_step(trace, "everything of the supervisor");
         if (r < 0) /* it was killed, or was not there: else it has done so */
                 tokens_end(&tokens, (char[TOKENS_RESULTS_MAX]){ 0 });
+        tokens_after(&tokens, &order);
         if (r < 0 && !bury(driver, &dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/base/buf.h"
@@ -14,6 +15,7 @@
 #include "runtime/base/json.h"
 #include "runtime/run/exposed.h"
 #include "runtime/run/keeper.h"
+#include "runtime/run/service.h"
 
 enum { START_MS = 30000, SLACK_MS = 500, ANSWER_MAX = 1 << 20, SHOWN_LEN = 12 };
 
@@ -89,6 +91,7 @@ int tokens_start(const struct tokens_order *order, struct tokens *ret, const cha
                                  strerror(errno));
         if (pid == 0)
                 _exit(keeper_main(&args));
+        ret->keeper = pid;
         credentials_erase(order->ctx, order->spec);
         return hear(ret, answer, ret_failure, err);
 }
@@ -151,4 +154,19 @@ void tokens_end(struct tokens *tokens, char done[TOKENS_RESULTS_MAX]) {
             poll(&fd, 1, KEEPER_END_MS + SLACK_MS) > 0)
                 (void) !fdpass_recv(tokens->sock, done, TOKENS_RESULTS_MAX, &len, NULL, 0, NULL);
         tokens->sock = fd_close(tokens->sock);
+}
+
+void tokens_after(const struct tokens *tokens, const struct tokens_order *order) {
+        const struct spec *spec = order->spec;
+        const struct service service = { .place = spec->auth_proxy.admin_url ? spec->auth_proxy.admin_url
+                                                                             : spec->auth_proxy.url,
+                                         .key = ctx_getenv(order->ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY"),
+                                         .wait_ms = KEEPER_END_MS };
+        int status = 0;
+
+        if (tokens->keeper <= 0 || waitpid(tokens->keeper, &status, WNOHANG) != tokens->keeper ||
+            !WIFSIGNALED(status))
+                return;
+        if (spec->auth_proxy.url && service.key && *service.key)
+                (void) !service_revoke_run(&service, order->run_id, NULL);
 }

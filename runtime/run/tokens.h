@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "runtime/base/ctx.h"
 #include "runtime/base/error.h"
@@ -13,6 +14,7 @@
 /** struct tokens - what the keeper said; the end of the last copy of @sock is the end of the tokens */
 struct tokens {
         int sock;         /* -1: none */
+        pid_t keeper;     /* a child of the process that called tokens_start(), 0: none */
         json_t *said;     /* of keeper_main(), owned */
         const char **env; /* "NAME=value", NULL-terminated; owned vector of borrowed strings */
 };
@@ -54,3 +56,9 @@ enum { TOKENS_RESULTS_MAX = 128 };
  * @done: out, for each token '1': it is revoked; '0': it is not, or nobody knows
  */
 void tokens_end(struct tokens *tokens, char done[TOKENS_RESULTS_MAX]);
+
+/**
+ * tokens_after() - when the run is over, in the process that called tokens_start(): revoke them if the keeper
+ * was killed before it could
+ */
+void tokens_after(const struct tokens *tokens, const struct tokens_order *order);

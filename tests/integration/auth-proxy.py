@@ -344,6 +344,28 @@ def secret():
     table("secret")
 
 
+def spellings():
+    """Every spelling of a host (tests/assets/net/hosts.tsv): only the name itself, in any case, is dialled. The server
+    has no certificate for it, so that is 502. red when credential_allows() compares what host_parse() made of it."""
+    port = open(where + "/port", encoding="ascii").read()
+    with open(os.path.join(assets, "..", "net", "hosts.tsv"), "rb") as f:
+        lines = [line.rstrip(b"\n").split(b"\t") for line in f if not line.startswith(b"#") and b"\t" in line]
+    with Proxy("--route", "allowed.example=127.0.0.1:" + port) as proxy:
+        token = proxy.issue({"name": "T", "value": SECRETS["secret"], "injection": "bearer", "hosts": ["allowed.example"]})
+        dialled = 0
+        for spelled in (re.sub(rb"\\x([0-9a-fA-F]{2})", lambda m: bytes([int(m[1], 16)]), line[0]) for line in lines):
+            answer = proxy.raw(b"GET /r/%s/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n"
+                               % (spelled, token.encode()))
+            # '/' and '?' end the host
+            right = re.split(rb"[/?]", spelled, maxsplit=1)[0].lower() == b"allowed.example"
+            dialled += right
+            want = (502, 400, 403) if right and spelled.lower() != b"allowed.example" else (502,) if right else (400, 403)
+            if answer is None or answer.status not in want:
+                fail("%r: %s" % (spelled, answer and answer.status))
+        if dialled < 3 or len(lines) < 400:
+            fail("%d of %d" % (dialled, len(lines)))
+
+
 def refused():
     with Proxy() as proxy:
         token = proxy.issue("oauth")
@@ -1223,7 +1245,7 @@ def notify():
         fail("lost lines are not said: " + line)
 
 
-checks = {f.__name__: f for f in (model, secret, refused, places, injections, expiry, admin, bodies, servers, addresses, http2, clients, replicas,
+checks = {f.__name__: f for f in (model, secret, spellings, refused, places, injections, expiry, admin, bodies, servers, addresses, http2, clients, replicas,
                                   first_bytes, gone, slow_client, many, limits, stop, ways_in, bad_input, notify)}
 if __name__ == "__main__":
     checks[sys.argv[2]]()

@@ -94,6 +94,7 @@ check() { python3 "$TOP/tests/integration/auth-proxy.py" "$A" "$1"; }
 
 t 'the decisions about the model API, by hand and by a client' check model
 t 'the decisions about hosts of secrets, by hand and by a client' check secret
+t 'every spelling of a host but its own is refused' check spellings
 t 'what is no request, or two, is refused and ends the connection' check refused
 t 'a token in each of its places, and none of them is sent on' check places
 t 'each injection; headers of one connection end there' check injections

@@ -109,10 +109,11 @@ relays() {
                 curl -sS -m 20 -H "Authorization: Bearer $GH" "$GH_URL/api.example.org/hello"
                 curl -sS -m 20 -H "x-api-key: $ANTHROPIC_AUTH_TOKEN" -d "{}" "$ANTHROPIC_BASE_URL/v1/messages"
                 curl -s -o /dev/null -w "%{http_code}\n" -m 20 -H "Authorization: Bearer $GH" "$GH_URL/git.example.org/hello"
-                curl -s -o /dev/null -w "%{http_code}\n" -m 20 "$ANTHROPIC_BASE_URL/admin/v1/tokens"; env >env')
+                curl -s -o /dev/null -w "admin %{http_code}\n" -m 20 -d "{}" -H "Authorization: Bearer $GH" "$ANTHROPIC_BASE_URL/admin/v1/tokens"
+                curl -s -o /dev/null -w "metrics %{http_code}\n" -m 20 -H "Authorization: Bearer $GH" "$ANTHROPIC_BASE_URL/metrics"; env >env')
         has "$said" 'hello from upstream'
         has "$said" 'data: 1'
-        has "$said" 403 'a host that is not listed'
+        has "$said" $'\n403\nadmin 403\nmetrics 403' 'a host that is not listed, and what only who issues may have'
         has "$(cat "$T/up/seen")" "authorization: Bearer $secret" 'what the server got'
         has "$(cat "$T/up/seen")" "x-api-key: $model" 'what the model got'
         eq 2 "$(wc -l <"$W/tokens")"
@@ -248,6 +249,15 @@ revoked_when_killed() {
                 wait_for 5 revoked || fail "$who killed: the token lives"
                 wait "$run_pid" 2>/dev/null || true
         done
+}
+
+# the keeper alone is killed: whoever waits for the run revokes; red when execute() does not call tokens_after()
+revoked_without_keeper() {
+        begin
+        kill -KILL "$(cat /proc/[0-9]*/stat 2>/dev/null | awk -v parent="$run_pid" '$2 == "(cofferdam-keepe)" && $4 == parent { print $1 }')"
+        kill -TERM "$run_pid"
+        wait "$run_pid" || true
+        eq 401 "$(asks)" 'the moment the run is over'
 }
 
 # no core file, and no other process of the user looks in; red when withdraw() leaves the process dumpable
@@ -403,6 +413,7 @@ t 'the CLI of a coding agent streams an answer with nothing but a token' searche
 t 'a credential beside the token is refused by name' searched refusals
 t 'a token dies with its run' searched revoked_at_the_end
 t 'a token dies when the processes of its run are killed' searched revoked_when_killed
+t 'a token dies with its run when its keeper was killed' searched revoked_without_keeper
 t 'no memory of the keeper and its relay is written or read' searched no_memory_gets_out
 t 'a token dies when its run is reaped' searched revoked_when_reaped
 t 'a token dies when its run is killed as it begins' searched killed_in_the_beginning
