@@ -14,7 +14,7 @@
 #include "runtime/base/cleanup.h"
 
 enum {
-        RUN_PROCESSES = 10,     /* more than a run with all its helpers starts before the command */
+        RUN_PROCESSES = 13,     /* what a run and its command are at once, threads included */
         PROCESSES_PLENTY = 4096 /* a limit that is not tried before a run: failing would name it */
 };
 

@@ -76,7 +76,9 @@ void try_loopback(const struct probe_host *host, struct probe_result *ret) {
                 return;
         }
         r = loopback_connect();
-        if (r < 0)
+        if (r == -EACCES) /* an outer Landlock, which has no say in whether a run starts */
+                result_note(ret, "lo up; connect(127.0.0.1): EACCES: a security module outside refuses it");
+        else if (r < 0)
                 result_failed(ret, r, "connect(127.0.0.1)");
         else
                 result_note(ret, "lo up, 127.0.0.1 connects, netlink opens");

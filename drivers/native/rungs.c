@@ -61,7 +61,8 @@ static int without_guard(struct ladder *l, const struct probe_row *row, struct e
         plan_degrade(l->plan, "guard",
                      rungs->no_overlay
                              ? "read-only mounts: only the home and temporary directories can be written"
-                             : "overlayfs: no rule holds inside, and every change waits for review",
+                             : "overlayfs: no rule holds inside, files of other owners or groups "
+                               "cannot be changed, and every change waits for review",
                      row->evidence);
         return 0;
 }

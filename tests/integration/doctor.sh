@@ -561,7 +561,27 @@ few_devices() {
         has "$(cat err)" '/dev/zero'
 }
 
+# an outer Landlock that refuses TCP does not keep a run from starting; red when EACCES of connect(2) is a failure
+outer_landlock() {
+        cat >inside.py <<'PY'
+import ctypes, os, struct, sys
+c = ctypes.CDLL(None, use_errno=True)
+if c.syscall(444, None, 0, 1) < 4:
+    sys.exit(77)
+rules = c.syscall(444, struct.pack('=QQ', 0, 3), 16, 0)
+if rules < 0 or c.prctl(38, 1, 0, 0, 0) or c.syscall(446, rules, 0):
+    sys.exit('landlock: %d' % ctypes.get_errno())
+os.execv(sys.argv[1], sys.argv[1:])
+PY
+        python3 inside.py /bin/true || { [ $? = 77 ] && skip 'case says: landlock before ABI 4'; fail 'no landlock'; }
+        status 0 python3 inside.py "$C" run -- true
+        status 0 python3 inside.py "$C" doctor >out
+        row loopback ok
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'a security module outside'
+}
+
 t 'all is well here' healthy
+t 'below a landlock without TCP' outer_landlock
 t 'a state directory that is full' state_is_full
 t 'a probe that was left behind' state_has_a_probe
 t 'a host with few devices' few_devices
