@@ -48,12 +48,17 @@ static bool matches(const struct net_rule *rule, const struct host *host) {
         return false;
 }
 
+/* Of the host's loopback each port has to be named by what allows it. */
+static bool fits_port(const struct net_rule *rule, const struct host *host, uint16_t port) {
+        if (host_is_alias(host) && !rule->deny)
+                return rule->kind == RULE_EXACT && rule->port == port;
+        return rule->port == RULE_PORT_ANY || rule->port == port ||
+               (rule->port == RULE_PORT_USUAL && (port == 80 || port == 443));
+}
+
 static int model(const struct net_rule *rules, int n, const struct host *host, uint16_t port) {
         for (int i = n - 1; i >= 0; i--) {
-                const bool fits = rules[i].port == RULE_PORT_ANY || rules[i].port == port ||
-                                  (rules[i].port == RULE_PORT_USUAL && (port == 80 || port == 443));
-
-                if (fits && matches(&rules[i], host))
+                if (fits_port(&rules[i], host, port) && matches(&rules[i], host))
                         return i;
         }
         return POLICY_NO_RULE;
@@ -80,6 +85,8 @@ static void decide(const char *const *texts, const struct net_rule *rules, int n
                 check(v.rule == want);
         if (want != POLICY_NO_RULE && rules[want].deny)
                 check(v.reason == POLICY_RULE);
+        if (host_is_alias(&host))
+                check((v.reason == POLICY_OK) == (want != POLICY_NO_RULE && !rules[want].deny));
         if (host.kind == HOST_ADDR && addr_special(&host.addr, NULL) && v.reason == POLICY_OK)
                 check(want != POLICY_NO_RULE);
         if (v.reason == POLICY_OK)
