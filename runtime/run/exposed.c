@@ -69,7 +69,8 @@ static int read_secret(const struct ctx *ctx, const struct spec_secret *secret, 
         } else {
                 value = set_env(ctx, secret->from + 4);
                 if (!value)
-                        r = error_set(err, -EINVAL, "the variable '%s' is not set, or empty", secret->from + 4);
+                        r = error_set(err, -EINVAL, "the variable '%s' is not set, or empty",
+                                      secret->from + 4);
         }
         if (r == 0 && !secret_value_valid(value))
                 r = error_set(err, -EINVAL, "it is empty or holds characters a header cannot carry");
