@@ -96,14 +96,18 @@ int network_change(struct supervisor *s, const struct block *block, struct error
 }
 
 void network_answer(struct supervisor *s, const struct egress_notice *notice) {
-        AUTO_JSON json_t *policy = TAKE_PTR(s->network_next);
+        AUTO_JSON json_t *policy = TAKE_PTR(s->network_next), *shown = NULL;
 
         if (!policy)
                 return; /* nobody has asked */
         if (notice->kind == EGRESS_REPLACED) {
                 (void) json_object_update(network_of(s), policy);
                 (void) run_state_store(s->args->dir, s->record.state, false, NULL);
-                events_emit(&s->record.events, "network_policy_changed", network_shown(policy));
+                shown = network_shown(policy);
+                events_emit(&s->record.events, "network_policy_changed",
+                            json_pack("{s:O,s:O,s:O*}", "preset", json_object_get(shown, "preset"), "rules",
+                                      json_object_get(shown, "rules"), "rules_left_out",
+                                      json_object_get(shown, "rules_left_out")));
         }
         commands_network_changed(s, notice->kind == EGRESS_REPLACED ? NULL : notice->reason);
 }
