@@ -280,7 +280,8 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         trace_step(trace, "everything of the supervisor");
         if (r < 0) /* it was killed, or was not there: else it has done so */
                 tokens_end(&tokens, (char[TOKENS_RESULTS_MAX]){ 0 });
-        tokens_after(&tokens, &order);
+        if (r < 0 || ret->type != RUN_MSG_READY) /* the run is over */
+                tokens_after(&tokens, &order);
         if (r < 0 && !bury(driver, &dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;

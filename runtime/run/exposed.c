@@ -16,9 +16,10 @@
 #include "runtime/base/path.h"
 #include "runtime/spec/secretrules.h"
 
-enum { VALUE_BYTES_MAX = 64 * 1024, MODEL_KEY_BYTES = 32 };
+enum { VALUE_BYTES_MAX = 64 * 1024, MODEL_KEY_BYTES = 32, ISSUER_BYTES = 32 };
 
-static const char oauth_name[] = "CLAUDE_CODE_OAUTH_TOKEN", key_name[] = "ANTHROPIC_API_KEY";
+static const char oauth_name[] = "CLAUDE_CODE_OAUTH_TOKEN", key_name[] = "ANTHROPIC_API_KEY",
+                  issuer_name[] = "IRONFLOW_AUTH_PROXY_ADMIN_KEY";
 
 bool credentials_wanted(const struct spec *spec) {
         return spec->n_secrets > 0 || spec->model_auth == MODEL_AUTH_PROXIED;
@@ -106,6 +107,7 @@ int credentials_read(const struct ctx *ctx, const struct spec *spec, struct cred
         if (!ret->values)
                 return error_set(err, -ENOMEM, "out of memory");
         ret->n = spec->n_secrets;
+        ret->issuer = set_env(ctx, issuer_name);
         if (spec->model_auth == MODEL_AUTH_PROXIED)
                 r = read_model(ctx, ret, err);
         for (size_t i = 0; r == 0 && i < spec->n_secrets; i++)
@@ -145,6 +147,8 @@ bool exposed_name(const char *name) {
 
 static bool holds(const struct credentials *c, const char *text, size_t len) {
         if (c->model && memmem(text, len, c->model, strlen(c->model)))
+                return true;
+        if (c->issuer && strlen(c->issuer) >= ISSUER_BYTES && memmem(text, len, c->issuer, strlen(c->issuer)))
                 return true;
         for (size_t i = 0; i < c->n; i++)
                 if (c->values[i] && memmem(text, len, c->values[i], strlen(c->values[i])))

@@ -15,6 +15,8 @@ struct credentials {
         bool model_oauth;
         char **values; /* one for each of the specification's secrets */
         size_t n;
+        const char *issuer; /* the key of the service, with which anyone has a token of any kind issued;
+                             * borrowed from the environment, NULL: none */
 };
 
 /** credentials_wanted() - whether the specification has any */
@@ -39,10 +41,10 @@ void credentials_erase(const struct ctx *ctx, const struct spec *spec);
 /**
  * exposed_check() - whether variables, seeds or mounted files of the specification hold what stays outside
  * Refused are: variables by which programs take a credential of the same kind, variables and files whose
- * content holds one of the credentials, or any key of a model that a token stands for, and those whose place
- * a token takes. Directories are looked through when they are seeds, not when they are mounted; files above
- * 64 MiB, or the limit of a seed, are not.
- * Return: 0, -EPERM (names the variable or file), -EINVAL (variables of git that a basic secret sets).
+ * content holds one of the credentials or the key of the service that issues tokens, or any key of a model
+ * that a token stands for, and those whose place a token takes. Directories are looked through when they are
+ * seeds, not when they are mounted; files above 64 MiB, or the limit of a seed, are not. Return: 0, -EPERM
+ * (names the variable or file), -EINVAL (variables of git that a basic secret sets).
  */
 int exposed_check(const struct ctx *ctx, const struct spec *spec, const struct credentials *credentials,
                   struct error *err) __attribute__((warn_unused_result));

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/base/buf.h"
@@ -17,7 +18,7 @@
 #include "runtime/run/keeper.h"
 #include "runtime/run/service.h"
 
-enum { START_MS = 30000, SLACK_MS = 500, ANSWER_MAX = 1 << 20, SHOWN_LEN = 12 };
+enum { START_MS = 30000, SLACK_MS = 500, ANSWER_MAX = 1 << 20, SHOWN_LEN = 12, GONE_STEPS = 1000 };
 
 static const char *text_of(const json_t *json, const char *key) {
         const char *text = json_string_value(json_object_get(json, key));
@@ -156,17 +157,25 @@ void tokens_end(struct tokens *tokens, char done[TOKENS_RESULTS_MAX]) {
         tokens->sock = fd_close(tokens->sock);
 }
 
+/* The keeper's last act is its answer to who ended the run: it is gone, or about to go. */
+static bool was_killed(pid_t keeper) {
+        const struct timespec step = { .tv_nsec = 1000000 };
+        int status = 0;
+        pid_t pid;
+
+        for (int i = 0; (pid = waitpid(keeper, &status, WNOHANG)) == 0 && i < GONE_STEPS; i++)
+                (void) nanosleep(&step, NULL);
+        return pid == keeper && WIFSIGNALED(status);
+}
+
 void tokens_after(const struct tokens *tokens, const struct tokens_order *order) {
         const struct spec *spec = order->spec;
         const struct service service = { .place = spec->auth_proxy.admin_url ? spec->auth_proxy.admin_url
                                                                              : spec->auth_proxy.url,
                                          .key = ctx_getenv(order->ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY"),
                                          .wait_ms = KEEPER_END_MS };
-        int status = 0;
 
-        if (tokens->keeper <= 0 || waitpid(tokens->keeper, &status, WNOHANG) != tokens->keeper ||
-            !WIFSIGNALED(status))
-                return;
-        if (spec->auth_proxy.url && service.key && *service.key)
+        if (tokens->keeper > 0 && was_killed(tokens->keeper) && spec->auth_proxy.url && service.key &&
+            *service.key)
                 (void) !service_revoke_run(&service, order->run_id, NULL);
 }

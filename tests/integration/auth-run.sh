@@ -225,6 +225,14 @@ supervisor_of() {
                 "$T/state/cofferdam/runs/*/state.json"
 }
 
+# who has the key of the service has tokens of any kind issued, and everyone's revoked; red when holds() does not look
+key_stays_outside() {
+        export IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key
+        exposed CREDENTIAL_EXPOSED "'IRONFLOW_AUTH_PROXY_ADMIN_KEY'" --auth-proxy "unix:$T/relay" --spec "$T/shared.yaml" --secret "$bearer" \
+                -e IRONFLOW_AUTH_PROXY_ADMIN_KEY
+        exposed CREDENTIAL_EXPOSED "'ANY'" --auth-proxy "unix:$T/relay" --spec "$T/shared.yaml" --secret "$bearer" -e "ANY=Bearer $admin_key"
+}
+
 revoked_at_the_end() {
         shared --secret "$bearer" -- sh -c 'echo "$GH" >token; curl -sS -m 10 -H "Authorization: Bearer $GH" "$GH_URL/api.example.org/hello"' >out || fail "exit $?"
         eq 'hello from upstream' "$(cat out)"
@@ -411,6 +419,7 @@ t 'the relay is there in every mode of the network' searched by_every_network
 t 'git clone by a rewritten URL' searched git_clone
 t 'the CLI of a coding agent streams an answer with nothing but a token' searched agent_cli
 t 'a credential beside the token is refused by name' searched refusals
+t 'the key of the service stays outside' searched key_stays_outside
 t 'a token dies with its run' searched revoked_at_the_end
 t 'a token dies when the processes of its run are killed' searched revoked_when_killed
 t 'a token dies with its run when its keeper was killed' searched revoked_without_keeper
