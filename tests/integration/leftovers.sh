@@ -15,7 +15,7 @@ connections() {
 # The number of a connection that has ended may be somebody else's by now: then a process has it mounted.
 no_connection() { ! connections | grep -qx "$1" || cat /proc/[0-9]*/mountinfo 2>/dev/null | grep -q " 0:$1 .* - fuse"; }
 
-cgroups() { find /sys/fs/cgroup -type d -iname '*cofferdam*' 2>/dev/null | sort; }
+cgroups() { find /sys/fs/cgroup -type d -iname '*cofferdam*' ! -name 'cofferdam-probe-*' 2>/dev/null | sort; }
 
 # begin SCRIPT: a sandbox with a family of processes that do not want to end; sets $client
 begin() {

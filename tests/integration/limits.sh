@@ -7,7 +7,7 @@
 bomb='x = bytearray(400 << 20); print("survived")'
 weak=()
 [ "$(id -u)" = 0 ] || weak=(--isolation degrade)
-groups() { find /sys/fs/cgroup -name 'cofferdam-*' 2>/dev/null; }
+groups() { find /sys/fs/cgroup -name 'cofferdam-*' ! -name 'cofferdam-probe-*' 2>/dev/null; }
 inspected() { timeout 10 "$C" inspect "$1" | python3 -c "import json,sys; d = json.load(sys.stdin)[0]; print(d$2)"; }
 # a second sandbox answers while the first is busy: the time is generous, it only tells stuck from slow
 neighbour_answers() { eq ok "$(mkdir -p next && timeout 20 "$C" run -w next -- echo ok)" neighbour; }
