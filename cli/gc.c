@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cli/runs.h"
+#include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/run/list.h"
 
@@ -39,5 +40,6 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv) {
                 return code;
         if (runs_word_left(argc, argv, next))
                 return EXIT_USAGE;
+        probe_sweep(ctx);
         return runs_reap(ctx, tell, &o, &err) < 0 ? runs_complain(&err) : EXIT_OK;
 }

@@ -88,6 +88,22 @@ const char *probe_errno_name(int code);
 void probe_blame(const struct probe_host *host, const char *step, int code, const char **ret_cause,
                  const char **ret_remedy);
 
+enum { PROBE_NAME_MAX = 64 };
+
+/** probe_place_open() - the nearest directory that there is on the way to @path. Return: descriptor or
+ * -errno. */
+int probe_place_open(const char *path) __attribute__((warn_unused_result));
+
+/**
+ * probe_place_make() - a directory for a probe in @dir, which probe_sweep() leaves alone while it is open
+ * @name: it got
+ * Return: descriptor, -errno.
+ */
+int probe_place_make(int dir, char name[PROBE_NAME_MAX]) __attribute__((warn_unused_result));
+
+/** probe_place_remove() - remove it with what a probe put there */
+void probe_place_remove(int dir, const char *name);
+
 /* the attempts, by file; each is a row of the table in probe.c */
 probe_try try_user_namespace, try_loopback, try_nftables, try_uid_ranges;         /* probe-namespace.c */
 probe_try try_fuse_device, try_fuse_mount, try_mount_api, try_tmpfs, try_overlay; /* probe-mount.c */

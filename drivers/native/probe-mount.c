@@ -185,42 +185,6 @@ void try_proc(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "mounts in a new pid namespace");
 }
 
-/* The nearest directory that there is on the way to where runs keep their changes. */
-static int open_near(const char *state_dir) {
-        char path[PATH_MAX];
-        char *slash;
-        int fd;
-
-        (void) snprintf(path, sizeof(path), "%s", state_dir);
-        do {
-                fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-                slash = strrchr(path, '/');
-                if (slash)
-                        slash[slash == path] = 0;
-        } while (fd < 0 && errno == ENOENT && slash && path[1]);
-        return fd < 0 ? -errno : fd;
-}
-
-/* Removes what overlayfs and the test left in @name, two levels deep, and @name. */
-static void remove_layer(int dir, const char *name, int levels) {
-        AUTO_DIR DIR *d = NULL;
-        const struct dirent *e;
-        int fd;
-
-        if (fchmodat(dir, name, 0700, 0) < 0) /* overlayfs closes its own directory */
-                return;
-        fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
-        d = fd < 0 ? NULL : fdopendir(fd);
-        while (d && (e = readdir(d))) {
-                if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-                    unlinkat(fd, e->d_name, 0) == 0)
-                        continue;
-                if (levels > 0)
-                        remove_layer(fd, e->d_name, levels - 1);
-        }
-        (void) unlinkat(dir, name, AT_REMOVEDIR);
-}
-
 /* Copies up, writes, whites out, makes opaque: what a run's first minute does. */
 static void use_overlay(int lower, int upper, int work, struct probe_result *ret) {
         AUTO_FD int overlay = mnt_overlay(lower, upper, work, "/proc/self/fd", NULL);
@@ -261,25 +225,23 @@ static void try_layers(int lower, int dir, struct probe_result *ret) {
 void try_overlay(const struct probe_host *host, struct probe_result *ret) {
         AUTO_FD int lower = tmpfs_attach(ret);
         AUTO_FD int state = -1, dir = -1, file = -1;
-        char name[48];
+        char name[PROBE_NAME_MAX];
 
         if (lower < 0)
                 return;
-        state = open_near(host->ctx->state_dir ? host->ctx->state_dir : "/");
-        (void) snprintf(name, sizeof(name), ".cofferdam-probe-%d-%llx", getpid(),
-                        (unsigned long long) clock_ns());
-        if (state < 0 || mkdirat(state, name, 0700) < 0) {
-                result_failed(ret, -errno, "make a directory where runs keep changes");
+        state = probe_place_open(host->ctx->state_dir ? host->ctx->state_dir : "/");
+        dir = state < 0 ? state : probe_place_make(state, name);
+        if (dir < 0) {
+                result_failed(ret, dir, "make a directory where runs keep changes");
                 return;
         }
-        dir = open_beneath(state, name, O_RDONLY | O_DIRECTORY, 0);
         if (mkdirat(lower, "d", 0755) == 0 && mkdirat(lower, "moved", 0755) == 0)
                 file = openat(lower, "d/file", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-        if (dir < 0 || file < 0)
+        if (file < 0)
                 result_failed(ret, -errno, "make the layers");
         else
                 try_layers(lower, dir, ret);
-        remove_layer(state, name, 3);
+        probe_place_remove(state, name);
 }
 
 void try_fuse_device(const struct probe_host *host, struct probe_result *ret) {

@@ -28,7 +28,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 
-enum { RUN_PAGES = 4, PROBE_NAME_MAX = 64 };
+enum { RUN_PAGES = 4 };
 
 /* Whether @word stands in the first page of @path. */
 static bool file_mentions(const char *path, const char *word) {
@@ -195,18 +195,6 @@ static int fill_entry(int dir, int more) {
         return r == -EFBIG ? 0 : r; /* RLIMIT_FSIZE has a row of its own */
 }
 
-/* A name that no other process has, and none has left. */
-static int make_probe_dir(int dir, char name[PROBE_NAME_MAX]) {
-        int r = -EEXIST;
-
-        for (int i = 0; i < 8 && r == -EEXIST; i++) {
-                (void) snprintf(name, PROBE_NAME_MAX, ".cofferdam-probe-%d-%llx", getpid(),
-                                (unsigned long long) clock_ns());
-                r = mkdirat(dir, name, 0700) < 0 ? -errno : 0;
-        }
-        return r;
-}
-
 /* Whether the directory @path takes what a run writes. @more: files. Return: 0, -ENOTSUP: without attributes,
  * -errno. */
 static int make_entry(const char *path, int more) {
@@ -216,11 +204,10 @@ static int make_entry(const char *path, int more) {
 
         if (dir < 0)
                 return -errno;
-        r = make_probe_dir(dir, name);
-        if (r < 0)
-                return r;
-        made = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        r = made < 0 ? -errno : layer_usable(made, NULL);
+        made = probe_place_make(dir, name);
+        if (made < 0)
+                return made;
+        r = layer_usable(made, NULL);
         if (r == 0)
                 r = fill_entry(made, more);
         return unlinkat(dir, name, AT_REMOVEDIR) < 0 ? -errno : r;

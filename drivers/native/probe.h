@@ -27,6 +27,9 @@ struct probe_row {
 
 enum { PROBE_ROWS_MAX = 48 };
 
+/** probe_sweep() - remove what probes that were killed left beside the runs */
+void probe_sweep(const struct ctx *ctx);
+
 /**
  * probe_all() - every row, in the order of the table
  * @cloud: and those of a Kubernetes cluster, which take up to a second of the network

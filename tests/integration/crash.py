@@ -23,7 +23,7 @@ STATE = os.path.join(os.environ["XDG_STATE_HOME"], "cofferdam")
 RUNS = os.path.join(STATE, "runs")
 WORK = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); echo $i >{dir}/k$i && echo $i || exit 9; {pause} done"
 PARTS = ("client", "supervisor", "fsd", "init", "all", "all")
-KNOWN = ("overlay-works",) # what was found out of the host, kept for the next run
+KNOWN = ("overlayfs-works", "nftables-works") # what was found out of the host, kept for the next run
 STAGES = ("setup", "setup", "work", "exec", "stop", "end")
 
 
