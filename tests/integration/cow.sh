@@ -214,9 +214,9 @@ PY
         python3 "$T/crowd.py" 99 6 host &
         g -- sh -ec 'for i in 1 2 3 4 5 6; do python3 "$0" $i 4 inside & done; for i in 1 2 3 4 5 6; do wait %$i || exit 1; done' "$T/crowd.py"
         wait
-        g -- sh -c "$(declare -f shape); shape ." >"$T/first" 2>/dev/null
-        g -- sh -c "$(declare -f shape); shape ." >"$T/second" 2>/dev/null
-        diff "$T/first" "$T/second"
+        g -- sh -c "$(declare -f shape); shape ." >"$T/first" 2>"$T/first.err"
+        g -- sh -c "$(declare -f shape); shape ." >"$T/second" 2>"$T/second.err"
+        diff "$T/first" "$T/second" >"$T/differ" || fail "$(head -n 20 "$T/first.err" "$T/second.err" "$T/differ")"
 }
 
 # model SEED PIECES OPS: a random tree, then random calls there and in a plain directory, the guard started anew between
@@ -311,7 +311,7 @@ shape() {
                 sort)
         python3 - "$1" <<'PY'
 import os, sys
-for root, dirs, files in sorted(os.walk(sys.argv[1])):
+for root, dirs, files in sorted(os.walk(sys.argv[1], onerror=lambda e: print(e.strerror, len(e.filename), file=sys.stderr))):
     print(os.path.relpath(root, sys.argv[1]), sorted(dirs + files))
     for n in sorted(dirs + files):
         p = os.path.join(root, n)
