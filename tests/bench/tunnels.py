@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Memory of idle tunnels: tunnels.py COUNT PORT COMMAND...: starts the proxy COMMAND, opens COUNT tunnels through its
-port PORT, and prints what the proxy holds then. Fewer when the limit of descriptors is too low: the proxy needs two each.
+"""Memory of idle tunnels: tunnels.py COUNT PORT ADDRESS COMMAND...: starts the proxy COMMAND, opens COUNT tunnels through its
+port PORT to a server at ADDRESS, and prints what the proxy holds then. Fewer when the limit of descriptors is too low: the proxy needs two each.
 """
 import os
 import resource
@@ -27,7 +27,7 @@ def memory(pid):
 
 
 def main():
-    count, port = int(sys.argv[1]), int(sys.argv[2])
+    count, port, address = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     try:  # root may raise it, with the capability for that
         hard = max(hard, 2 * count + SPARE)
@@ -36,18 +36,18 @@ def main():
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     n = min(count, (hard - SPARE) // 2)
-    server = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    server = socket.create_server((address, 0), backlog=4096)
     target = server.getsockname()[1]
     keeper = os.fork()
     if keeper == 0:
         hold(server)
-    proxy = subprocess.Popen(sys.argv[3:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    proxy = subprocess.Popen(sys.argv[4:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         proxy.stdout.readline()  # "ready"
         before, start, tunnels = memory(proxy.pid), time.monotonic(), []
         for _ in range(n):
             s = socket.create_connection(("127.0.0.1", port))
-            s.sendall(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % (target, target))
+            s.sendall(f"CONNECT {address}:{target} HTTP/1.1\r\nHost: {address}:{target}\r\n\r\n".encode())
             answer = s.recv(1000)
             if not answer.startswith(b"HTTP/1.1 200 "):
                 sys.exit(f"tunnel {len(tunnels)}: {answer}")
