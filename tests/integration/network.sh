@@ -195,7 +195,9 @@ s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1); s.
 
 proxy_pid() {
         local pid comm state session line
-        for pid in $(helper_pids); do look "$pid" && [ "$comm" = cofferdam-proxy ] && echo "$pid"; done
+        for pid in $(helper_pids); do
+                if look "$pid" && [ "$comm" = cofferdam-proxy ]; then echo "$pid"; fi
+        done
 }
 
 # goes red without the pidfd in native_poll(), native_dispatch()
