@@ -16,11 +16,17 @@
 #include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/sys.h"
 
 enum { TRIES = 8, LEVELS = 3 /* what overlayfs and the probes leave */ };
 
 static const char prefix[] = ".cofferdam-probe-";
+
+/* Not by openat2(2), which has a row of its own. */
+static int open_dir(int dir, const char *name) {
+        const int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        return fd < 0 ? -errno : fd;
+}
 
 int probe_place_open(const char *path) {
         char at[PATH_MAX];
@@ -50,7 +56,7 @@ int probe_place_make(int dir, char name[PROBE_NAME_MAX]) {
                         r = -errno;
                         continue;
                 }
-                fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+                fd = open_dir(dir, name);
                 if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
                         return TAKE_FD(fd);
                 r = fd < 0 ? fd : -errno;
@@ -65,7 +71,7 @@ static void remove_below(int dir, const char *name, int levels) {
 
         if (fchmodat(dir, name, 0700, 0) < 0) /* overlayfs closes its own directory */
                 return;
-        fd = open_beneath(dir, name, O_RDONLY | O_DIRECTORY, 0);
+        fd = open_dir(dir, name);
         d = fd < 0 ? NULL : fdopendir(fd);
         while (d && (e = readdir(d))) {
                 if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
@@ -95,7 +101,7 @@ void probe_sweep(const struct ctx *ctx) {
 
                 if (strncmp(e->d_name, prefix, sizeof(prefix) - 1) != 0)
                         continue;
-                fd = open_beneath(dir, e->d_name, O_RDONLY | O_DIRECTORY, 0);
+                fd = open_dir(dir, e->d_name);
                 if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
                         probe_place_remove(dir, e->d_name);
         }
