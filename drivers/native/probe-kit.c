@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "drivers/native/cgroup.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -154,6 +156,16 @@ static void receive(int report, struct probe_result *ret) {
         ret->step[sizeof(ret->step) - 1] = ret->note[sizeof(ret->note) - 1] = 0;
 }
 
+/* What try_cgroup() had made when it was ended. */
+static void forget_cgroup(void) {
+        AUTO_BUF struct buf self = { 0 };
+        char id[32];
+
+        (void) snprintf(id, sizeof(id), "probe-%d", getpid());
+        if (file_read_at(AT_FDCWD, "/proc/self/cgroup", 65536, &self) == 0 && self.len > 0)
+                cgroup_reap_run("/sys/fs/cgroup", self.data, id);
+}
+
 /* Ends @pid; one that the kernel does not let go is left to its fate after PROBE_CHILD_MS. */
 static void reap(pid_t pid, int pidfd) {
         struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
@@ -201,6 +213,8 @@ void probe_child(const struct probe_host *host, uint64_t flags, probe_try *try, 
         writer = fd_close(writer);
         receive(reader, ret);
         reap(pid, pidfd);
+        if (try == try_cgroup && (ret->code == -ETIMEDOUT || ret->code == -ECHILD))
+                forget_cgroup();
 }
 
 int probe_idle_child(void) {
