@@ -84,7 +84,7 @@ no_program() {
         local out
         mkdir bin
         cp "$C" bin/cofferdam
-        out=$(status 1 bin/cofferdam auth-proxy 2>&1) || true
+        out=$(status 1 bin/cofferdam auth-proxy 2>&1)
         [ -e "$("$C" auth-proxy --help >/dev/null && echo "$T/libexec/cofferdam-auth-proxy")" ]
         has "$out" "'cofferdam-auth-proxy' is not installed: install it"
         eq 1 "$(echo "$out" | wc -l)" lines
