@@ -96,7 +96,9 @@ static int let_go(const struct run_request *req, int sock, const struct run_msg 
         if (r < 0)
                 return error_set(err, r, "tell the id of the run: %s", strerror(-r));
         r = run_msg_send(sock, &heard, -1);
-        return r < 0 ? error_set(err, r, "the supervisor of the run died: %s", strerror(-r)) : 0;
+        if (r == -EPIPE || r == -ECONNRESET) /* who was told the id has stopped the run already */
+                return 0;
+        return r < 0 ? error_set(err, r, "tell the supervisor of the run: %s", strerror(-r)) : 0;
 }
 
 /* Another process waits for the end of the command's streams: only files stay open here, which are ours to

@@ -628,9 +628,14 @@ static int start(struct supervisor *s, struct error *err) {
         return 0;
 }
 
+/* Whether the run lived on for others to ask for. Who stopped it before its owner was heard knew it, too. */
+static bool lived_on(const struct supervisor *s) {
+        return !s->owner || (s->is_ready && s->ending);
+}
+
 /* Whether what no rule keeps reaches the host now. A run that was lost or killed keeps what it has. */
 static bool may_land(const struct supervisor *s) {
-        if (s->final.type == RUN_MSG_ERROR || !(s->ended || (!s->owner && s->ending)))
+        if (s->final.type == RUN_MSG_ERROR || !(s->ended || (lived_on(s) && s->ending)))
                 return false;
         return s->args->spec->workspace.land != LAND_SUCCESS || !s->failed;
 }
@@ -659,7 +664,7 @@ static void finish(struct supervisor *s) {
                               "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
                               "denied", (int) s->denied, "blocked", (json_int_t) s->blocked));
         record_close(&s->record, s->final.code, s->final.failure_code, s->final.held,
-                     args->spec->keep || !s->owner); /* one that lived on is asked for later */
+                     args->spec->keep || lived_on(s));
 }
 
 /* The run went as it went; what is written of it is not the end. */

@@ -300,7 +300,41 @@ supervisor_is_small() {
         down
 }
 
+# `start` waits to print the id while somebody who found it elsewhere stops the run; red when only the word that start
+# says after it makes a run one that lives on
+stopped_before_it_is_heard() {
+        cat >full.py <<'PY'
+import fcntl, os, subprocess, sys
+out, full = os.pipe()
+os.set_blocking(full, False)
+try:
+    while True:
+        os.write(full, b"x" * 4096)
+except BlockingIOError:
+    os.set_blocking(full, True)
+start = subprocess.Popen([sys.argv[1], "start", "--name", "unheard"], stdout=full, stdin=subprocess.DEVNULL)
+os.close(full)
+sys.stdin.readline()
+os.set_blocking(out, True)
+said = b"".join(iter(lambda: os.read(out, 65536), b"")).strip(b"x").decode().strip()
+print(said, start.wait())
+PY
+        mkfifo go
+        timeout 60 python3 full.py "$C" <go >said 2>err &
+        exec 9>go
+        wait_for 20 is_running unheard || fail "not running: $(cat err)"
+        "$C" stop -t 0 unheard >stopped
+        status 0 "$C" inspect "$(cat stopped)" >/dev/null
+        "$C" rm "$(cat stopped)" >/dev/null
+        echo go >&9
+        exec 9>&-
+        wait
+        eq "$(cat stopped) 0" "$(cat said)" 'what start says'
+}
+is_running() { "$C" ps 2>/dev/null | grep -q "running.* $1\|$1 .*running"; }
+
 t 'start prints an id; the run is listed' start_prints_an_id
+t 'a run that is stopped before its id is out is kept' stopped_before_it_is_heard
 t 'exec: streams, codes, environment, directory, user' exec_is_the_command
 t 'commands of a run see the same files' state_is_shared
 t 'a name is one living run' names
