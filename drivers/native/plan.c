@@ -74,6 +74,10 @@ static int security_plan(struct driver_plan *plan, const struct spec *spec, stru
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r;
 
+        if (spec->image)
+                return error_set(err, -ENOTSUP,
+                                 "CAPABILITY_UNSUPPORTED: image: driver 'native' shows the host's root: use "
+                                 "--driver podman or docker");
         plan->policy = (struct pin_policy){
                 .home = plan->ctx->home,
                 .own_home = plan->ctx->passwd_home,

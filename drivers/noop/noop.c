@@ -67,6 +67,7 @@ static int check(const struct spec *spec, struct error *err) {
                 { spec->n_mounts > 0, "mounts" },
                 { spec->home.n_seeds > 0, "home.seed" },
                 { spec->user != NULL, "user" },
+                { spec->image != NULL, "image" },
                 { spec->guard.n_rules > 0, "guard.rules" },
                 { spec->workspace.mode != WORKSPACE_DIRECT, "workspace.mode" },
                 { spec->limits.memory > 0, "limits.memory" },

@@ -90,6 +90,7 @@ struct spec {
         uint64_t version; /* 1 */
         enum spec_mode mode;
         char *driver;   /* one of the words of the key table */
+        char *image;    /* reference of the sandbox's root as container engines write it; NULL: none */
         bool host_root; /* the host's root was asked for by name */
         char *name;
         char *user; /* "UID[:GID]" or a name */

@@ -323,7 +323,7 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--auth-proxy https://auth.example", -EINVAL, "must be http://HOST:PORT or unix:" },
                 { "--auth-proxy http://127.0.0.1:80/x", -EINVAL, "must be http://HOST:PORT or unix:" },
                 { "--model-auth yes", -EINVAL, "unknown value 'yes'" },
-                { "--image x", -ENOTSUP, "CAPABILITY_UNSUPPORTED: image" },
+                { "--rootfs /x", -ENOTSUP, "CAPABILITY_UNSUPPORTED: rootfs" },
                 { "--memory 4", -EINVAL,
                   "--memory: '4' has no unit: write '4Mi' for mebibytes or '4B' for bytes" },
                 { "--timeout 90", -EINVAL,
@@ -559,10 +559,10 @@ static void spec_resolve_honours_other_names(void **state) {
                   -EINVAL,
                   "ITERION_SANDBOX_HOST_STATE: unknown value" },
                 { { "ITERION_SANDBOX_DEFAULT_IMAGE=debian:12", NULL },
-                  "",
+                  "--host-root",
                   0,
-                  -ENOTSUP,
-                  "CAPABILITY_UNSUPPORTED: image (environment)" },
+                  -EINVAL,
+                  "host_root: cannot be together with 'image'" },
                 { { "COFFERDAM_NETWORK=x", NULL }, "", 0, -EINVAL, "COFFERDAM_NETWORK: unknown value 'x'" },
                 { { "COFFERDAM_HOME_SIZE=5", NULL }, "", 0, -EINVAL, "COFFERDAM_HOME_SIZE: '5' has no unit" },
         };
@@ -597,7 +597,9 @@ static void spec_resolve_yields_to_a_workflow(void **state) {
         assert_int_equal(resolve_in(&ctx, line, &rooted, &err), -EINVAL);
         assert_contains(err.msg, "host_root: cannot be together with 'image'");
         put_file("file.yaml", "{mode: inline, image: x}", 0600);
-        assert_int_equal(resolve_in(&ctx, line, &rooted, &err), -ENOTSUP);
+        assert_int_equal(resolve_in(&ctx, line, &rooted, &err), 0);
+        assert_int_equal(rooted->mode, MODE_INLINE);
+        assert_string_equal(rooted->image, "x");
 }
 
 static void spec_resolve_distrusts_a_config_of_others(void **state) {
