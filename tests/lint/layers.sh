@@ -7,6 +7,7 @@ runtime/spec
 fs netns
 auth
 drivers
+kubernetes
 runtime/run
 runtime/agent
 runtime/lib

@@ -1,0 +1,45 @@
+/*
+ * cofferdam-kubernetes - what of cofferdam talks to a cluster: executed by `cofferdam`, not by people
+ *
+ * One thread. It is linked dynamically, for libcurl, OpenSSL and the like (docs/adr/039).
+ */
+#include <curl/curl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kubernetes/command.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/log.h"
+
+static int command_version(int argc, char **argv, const char *const *environ_) {
+        (void) argc;
+        (void) argv;
+        (void) environ_;
+        printf("cofferdam-kubernetes %s\n", COFFERDAM_VERSION);
+        return fflush(stdout) == 0 ? CODE_OK : CODE_FAILED;
+}
+
+static const struct command commands[] = {
+        { "version", "show the version", command_version },
+};
+
+int main(int argc, char **argv) {
+        if (argc < 2) {
+                log_error("cofferdam-kubernetes: no command: it is executed by cofferdam");
+                return CODE_USAGE;
+        }
+        (void) signal(SIGPIPE, SIG_IGN); /* libcurl and the peers of pipes: as an error, where it happened */
+        if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+                log_error("cofferdam-kubernetes: libcurl does not start");
+                return CODE_FAILED;
+        }
+        for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+                if (strcmp(argv[1], commands[i].name) == 0)
+                        return commands[i].run(argc - 1, argv + 1, (const char *const *) environ);
+        log_error("cofferdam-kubernetes: unknown command '%s'", ESC(argv[1]));
+        return CODE_USAGE;
+}
