@@ -52,6 +52,16 @@ const char *check_user(const char *text) {
         return "must be UID, UID:GID (0 to 4294967294) or the name of an account";
 }
 
+const char *check_image(const char *text) {
+        if (*text != '-' && strlen(text) <= 512 && only(text, "_.-:/@+"))
+                return NULL;
+        return "must be letters, digits, '_', '.', '-', ':', '/', '@' or '+', and not begin with '-'";
+}
+
+const char *check_stage(const char *text) {
+        return *text != '-' && only(text, "_.-") ? NULL : "must be letters, digits, '_', '.' or '-'";
+}
+
 const char *check_env_name(const char *text) {
         if (!*text)
                 return "must not be empty: NAME=VALUE";

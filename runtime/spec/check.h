@@ -12,6 +12,10 @@ enum { CHECK_ENV_MAX = 131072 };
 const char *check_name(const char *text);
 /** check_user() - UID, UID:GID or an account's name */
 const char *check_user(const char *text);
+/** check_image() - what a reference of an image is written with; no option of a command line */
+const char *check_image(const char *text);
+/** check_stage() - name or number of a stage of a Dockerfile */
+const char *check_stage(const char *text);
 /** check_env_name() - no '=', no blank and no control character */
 const char *check_env_name(const char *text);
 /** check_env_value() - one line */

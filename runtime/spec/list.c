@@ -185,10 +185,13 @@ static int item_read(void *item, const struct list_type *type, const struct doc 
 }
 
 /* The place of a variable of this name, for env merges by name. */
-static struct spec_env *env_find(const struct spec *spec, const char *name) {
-        for (size_t i = 0; i < spec->n_env; i++)
-                if (strcmp(spec->env[i].name, name) == 0)
-                        return &spec->env[i];
+static struct spec_env *env_find(const struct spec *spec, const struct key *key, const char *name) {
+        size_t n;
+        struct spec_env *env = (void *) items_of(spec, key, &n);
+
+        for (size_t i = 0; i < n; i++)
+                if (strcmp(env[i].name, name) == 0)
+                        return &env[i];
         return NULL;
 }
 
@@ -196,7 +199,7 @@ static struct spec_env *env_find(const struct spec *spec, const char *name) {
 static int item_push(struct spec *spec, const struct key *key, union item *item, const struct doc *node,
                      const struct source *src, struct error *err) {
         const struct list_type *type = type_of(key);
-        struct spec_env *old = key->type == KEY_ENV ? env_find(spec, item->env.name) : NULL;
+        struct spec_env *old = key->type == KEY_ENV ? env_find(spec, key, item->env.name) : NULL;
         size_t n;
         char *items = items_of(spec, key, &n), *more;
 

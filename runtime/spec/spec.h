@@ -89,8 +89,16 @@ struct spec_secret {
 struct spec {
         uint64_t version; /* 1 */
         enum spec_mode mode;
-        char *driver;   /* one of the words of the key table */
-        char *image;    /* reference of the sandbox's root as container engines write it; NULL: none */
+        char *driver; /* one of the words of the key table */
+        char *image;  /* reference of the sandbox's root as container engines write it; NULL: none */
+        char *rootfs; /* absolute host path; NULL: none */
+        struct {
+                char *dockerfile; /* absolute host path; NULL: "Dockerfile" in @context */
+                char *context;    /* absolute host path; NULL: the directory of @dockerfile */
+                struct spec_env *args;
+                size_t n_args;
+                char *target; /* stage to stop at; NULL: the last */
+        } build;
         bool host_root; /* the host's root was asked for by name */
         char *name;
         char *user; /* "UID[:GID]" or a name */
