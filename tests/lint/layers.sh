@@ -6,8 +6,8 @@ layers='runtime/base
 runtime/spec
 runtime/agent fs netns
 auth
-drivers
 kubernetes
+drivers
 runtime/run
 runtime/agent/launch
 runtime/lib
