@@ -59,6 +59,7 @@ enum kube_kind {
 
 enum {
         KUBE_ANSWER_BYTES_MAX = 32 << 20, /* of one answer that is JSON */
+        KUBE_LIST_MAX = 100000,           /* objects of one list */
         KUBE_CALL_MS = 30000,             /* one attempt of a call */
         KUBE_CONNECT_MS = 10000,
         KUBE_ATTEMPTS = 5,         /* of one call, the first included */
