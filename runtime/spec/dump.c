@@ -2,6 +2,7 @@
 
 #include "runtime/base/json.h"
 #include "runtime/spec/list.h"
+#include "runtime/spec/refuse.h"
 #include "runtime/spec/resolve.h"
 
 /* The object of a section, made when it is not there yet; borrowed. */
@@ -39,5 +40,7 @@ json_t *spec_dump(const struct spec *spec) {
                 if (add_value(section, key->name, value, spec_tier_name(spec->tier_of[i])) < 0)
                         return NULL;
         }
+        if (root && spec->n_refused && json_object_set_new(root, "refused", refusals_json(spec)) < 0)
+                return NULL;
         return TAKE_PTR(root);
 }

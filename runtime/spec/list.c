@@ -10,6 +10,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/spec/itemtext.h"
+#include "runtime/spec/narrow.h"
 
 enum { ITEM_SIZE_MAX = 64, NO_TIER = -1, NO_FROM = -1, FROM_MAX = 4200 };
 
@@ -179,9 +180,18 @@ static int item_read(void *item, const struct list_type *type, const struct doc 
         else
                 r = source_error(src, node, err, -EINVAL, "must be %s",
                                  type->from_text ? "one line of text" : "a mapping");
-        if (r == 0 && type->check)
-                r = type->check(item, node, src, err);
         return r;
+}
+
+/* What holds between the fields of an item that is read. Return: 1: a repository may not say it. */
+static int item_check(struct spec *spec, const struct key *key, void *item, const struct doc *node,
+                      const struct source *src, struct error *err) {
+        const struct list_type *type = type_of(key);
+        int r = 0;
+
+        if (src->tier == TIER_REPOSITORY)
+                r = narrow_item(spec, key, item, node, src, err);
+        return r == 0 && type->check ? type->check(item, node, src, err) : r;
 }
 
 /* The place of a variable of this name, for env merges by name. */
@@ -222,14 +232,14 @@ static int item_push(struct spec *spec, const struct key *key, union item *item,
         return 0;
 }
 
-/* Finishes an item that is read, or frees it. */
+/* Finishes an item that is read, or frees it. @r: of item_check() */
 static int item_finish(struct spec *spec, const struct key *key, union item *item, int r,
                        const struct doc *node, const struct source *src, struct error *err) {
         if (r == 0)
                 r = item_push(spec, key, item, node, src, err);
-        if (r < 0)
+        if (r != 0)
                 item_free(item, type_of(key));
-        return r;
+        return r < 0 ? r : 0;
 }
 
 static int add_one(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
@@ -245,6 +255,8 @@ static int add_one(struct spec *spec, const struct key *key, const struct doc *n
         }
         r = item_read(&item, type, node, src, err);
         if (r == 0)
+                r = item_check(spec, key, &item, node, src, err);
+        if (r == 0)
                 r = from_note(&item, type, node, src, err);
         return item_finish(spec, key, &item, r, node, src, err);
 }
@@ -258,7 +270,7 @@ static int add_env_map(struct spec *spec, const struct key *key, const struct do
 
                 r = item_env_pair(&item.env, c, src, err);
                 if (r == 0)
-                        r = item_env_check(&item.env, c, src, err);
+                        r = item_check(spec, key, &item, c, src, err);
                 r = item_finish(spec, key, &item, r, c, src, err);
                 if (r < 0)
                         return r;
@@ -394,6 +406,17 @@ void list_free(struct spec *spec, const struct key *key) {
                 item_free(items + i * type->size, type);
         free(items);
         items_put(spec, key, NULL, 0);
+}
+
+void list_remove(struct spec *spec, const struct key *key, size_t i) {
+        const struct list_type *type = type_of(key);
+        size_t n;
+        char *items = items_of(spec, key, &n), *item = items + i * type->size;
+
+        assert(i < n);
+        item_free(item, type);
+        memmove(item, item + type->size, (n - i - 1) * type->size);
+        items_put(spec, key, items, n - 1);
 }
 
 static json_t *item_json(const char *item, const struct list_type *type) {

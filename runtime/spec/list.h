@@ -35,6 +35,9 @@ int list_copy(struct spec *to, const struct spec *from, const struct key *key)
 /** list_free() - free the items and empty the list of @key */
 void list_free(struct spec *spec, const struct key *key);
 
+/** list_remove() - free item @i of the list of @key and close the gap */
+void list_remove(struct spec *spec, const struct key *key, size_t i);
+
 /** list_json() - array of the items, each with its tier; secret values left out. NULL: out of memory. */
 json_t *list_json(const struct spec *spec, const struct key *key);
 

@@ -10,6 +10,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/spec/list.h"
+#include "runtime/spec/narrow.h"
 
 int merge_note(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
                struct error *err) {
@@ -21,7 +22,7 @@ int merge_note(struct spec *spec, const struct key *key, const struct doc *node,
         enum spec_tier *tier = &spec->tier_of[key_index(key)];
 
         static_assert(ARRAY_SIZE(who) == TRUST_COUNT, "who[] and enum spec_trust differ");
-        if (key->trust > trust_of(src->tier))
+        if (src->tier != TIER_REPOSITORY && key->trust > trust_of(src->tier))
                 return source_error(src, node, err, -EPERM, "only %s may set this, not the %s",
                                     who[key->trust], spec_tier_name(src->tier));
         if (src->tier > *tier)
@@ -31,8 +32,13 @@ int merge_note(struct spec *spec, const struct key *key, const struct doc *node,
 
 int merge_key(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
               struct error *err) {
-        int r;
+        int r = 0;
 
+        if (src->tier == TIER_REPOSITORY && !src->vouched) {
+                r = narrow_key(spec, key, node, src, err);
+                if (r != 0)
+                        return r < 0 ? r : 0;
+        }
         r = merge_note(spec, key, node, src, err);
         if (r < 0 || key->type == KEY_TREE)
                 return r;

@@ -14,6 +14,7 @@
 #include "runtime/base/path.h"
 #include "runtime/spec/list.h"
 #include "runtime/spec/merge.h"
+#include "runtime/spec/repository.h"
 
 enum { VARIABLE_LEN = 64 };
 
@@ -157,13 +158,16 @@ static int default_workspace(struct spec *spec, const struct ctx *ctx, struct er
         return spec->workspace.source ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-int spec_resolve_said(const struct ctx *ctx, const struct spec_said *said, struct spec **ret,
-                      struct error *err) {
+/* @workspace: whose repository is heard; NULL: none, which says where it is and whether it is to be heard. */
+static int merge_all(const struct ctx *ctx, const struct spec_said *said, const char *workspace,
+                     struct spec **ret, struct error *err) {
         const struct spec_env_view view = { .home = ctx->home, .cwd = ctx->cwd };
         AUTO_SPEC struct spec *spec = NULL;
         int r;
 
         r = spec_new(&spec, err);
+        if (r == 0 && workspace)
+                r = repository_read(spec, ctx, workspace, err);
         if (r == 0)
                 r = merge_config(spec, ctx, &view, err);
         if (r == 0)
@@ -176,6 +180,28 @@ int spec_resolve_said(const struct ctx *ctx, const struct spec_said *said, struc
                 r = said->options(said->arg, spec, &view, err);
         if (r == 0)
                 r = default_workspace(spec, ctx, err);
+        if (r == 0 && workspace)
+                r = repository_settle(spec, workspace, &view, err);
+        if (r < 0)
+                return r;
+        *ret = TAKE_PTR(spec);
+        return 0;
+}
+
+int spec_resolve_said(const struct ctx *ctx, const struct spec_said *said, struct spec **ret,
+                      struct error *err) {
+        const struct spec_env_view view = { .home = ctx->home, .cwd = ctx->cwd };
+        AUTO_SPEC struct spec *spec = NULL, *heard = NULL;
+        int r;
+
+        r = merge_all(ctx, said, NULL, &spec, err);
+        if (r == 0 && spec->repository && repository_speaks(spec->workspace.source)) {
+                r = merge_all(ctx, said, spec->workspace.source, &heard, err);
+                if (r == 0) {
+                        (void) spec_free(spec);
+                        spec = TAKE_PTR(heard);
+                }
+        }
         if (r == 0)
                 r = spec_validate(spec, &view, err);
         if (r < 0)

@@ -8,6 +8,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/spec/keys.h"
 #include "runtime/spec/list.h"
+#include "runtime/spec/refuse.h"
 #include "runtime/spec/value.h"
 
 const char *spec_tier_name(enum spec_tier tier) {
@@ -65,6 +66,8 @@ int spec_copy(const struct spec *from, struct spec **ret, struct error *err) {
                 else if (key_is_list(key))
                         r = list_copy(spec, from, key);
         }
+        if (r == 0)
+                r = refusals_copy(spec, from);
         if (r < 0)
                 return error_set(err, r, "out of memory");
         *ret = TAKE_PTR(spec);
@@ -80,6 +83,7 @@ struct spec *spec_free(struct spec *spec) {
                 else if (key_is_list(&spec_keys[i]))
                         list_free(spec, &spec_keys[i]);
         }
+        refusals_free(spec);
         free(spec->tier_of);
         free(spec);
         return NULL;

@@ -99,7 +99,8 @@ struct spec {
                 size_t n_args;
                 char *target; /* stage to stop at; NULL: the last */
         } build;
-        bool host_root; /* the host's root was asked for by name */
+        bool repository; /* the files of the workspace that speak of its sandbox are read */
+        bool host_root;  /* the host's root was asked for by name */
         char *name;
         char *user; /* "UID[:GID]" or a name */
         enum isolation isolation;
@@ -170,6 +171,8 @@ struct spec {
         } security;
         char **allow_sensitive; /* refused bind sources that the operator allows by exact path */
         size_t n_allow_sensitive;
+        struct spec_refusal *refused; /* what the repository asked for and does not get: refuse.h */
+        size_t n_refused;
         enum spec_tier *tier_of; /* per key of spec_keys[]: who said it; owned, spec_key_count() entries */
 };
 
@@ -223,6 +226,10 @@ int spec_merge_bytes(struct spec *spec, const char *name, const char *data, size
  */
 int spec_validate(const struct spec *spec, const struct spec_env_view *view, struct error *err)
         __attribute__((warn_unused_result));
+
+/** spec_shadowed() - what would disappear below a mount at @target, in words; static. NULL: nothing of ours.
+ */
+const char *spec_shadowed(const char *target, const struct spec_env_view *view);
 
 #define AUTO_SPEC __attribute__((cleanup(auto_spec)))
 static inline void auto_spec(struct spec **p) {

@@ -46,8 +46,7 @@ static int validate_root(const struct spec *spec, struct error *err) {
         return 0;
 }
 
-/* What would disappear below @target, NULL: nothing of ours. */
-static const char *shadowed(const char *target, const struct spec_env_view *view) {
+const char *spec_shadowed(const char *target, const struct spec_env_view *view) {
         static const char *const kernel[] = { "/proc", "/sys", "/dev" };
 
         if (strcmp(target, "/") == 0)
@@ -66,7 +65,7 @@ static int validate_target(const char *key, const char *target, const char *reme
                            const struct spec_env_view *view, struct error *err) {
         const char *what;
 
-        what = shadowed(target, view);
+        what = spec_shadowed(target, view);
         return what ? error_set(err, -EINVAL, "%s: '%s' would shadow %s: %s", key, ESC(target), what, remedy)
                     : 0;
 }
@@ -111,8 +110,8 @@ static int validate_network(const struct spec *spec, struct error *err) {
                 const enum spec_tier tier = spec->tier_of[key_index(key_find(SECTION_NETWORK, names[i]))];
 
                 if (i == 2 && !spec->network.transparent)
-                        continue; /* so it is */
-                if (tier != TIER_BUILTIN && tier >= mode)
+                        continue;                           /* so it is */
+                if (tier > TIER_REPOSITORY && tier >= mode) /* a repository's rules only deny */
                         return error_set(
                                 err, -EINVAL,
                                 "network.%s: is for mode 'allowlist' or 'denylist': set network.mode "

@@ -17,6 +17,7 @@ struct source {
         const char *file;   /* NULL: not a file */
         const char *origin; /* "--network" or "COFFERDAM_NETWORK" when @file is NULL */
         const struct spec_env_view *view;
+        bool vouched; /* TIER_REPOSITORY: whoever calls has seen to it that the key may be set */
 };
 
 /**
