@@ -56,6 +56,19 @@ static void print_items(const char *path, const json_t *items, const char *list_
         }
 }
 
+/* What the repository asked for and does not get. */
+static void print_refused(const json_t *rows) {
+        for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i);
+
+                printf("refused: %s (%s): %s; remedy: %s\n",
+                       ESC(json_string_value(json_object_get(row, "key"))),
+                       ESC(json_string_value(json_object_get(row, "from"))),
+                       ESC(json_string_value(json_object_get(row, "reason"))),
+                       ESC(json_string_value(json_object_get(row, "remedy"))));
+        }
+}
+
 /* @obj is a section, or a value with its tier. */
 static void print_dump(const char *prefix, json_t *obj) {
         const char *name;
@@ -131,6 +144,8 @@ static int spec_show(const struct spec *spec, const struct spec_args *args) {
                 return show_filter(spec, args);
         if (args->json || !dump)
                 return print_json(dump);
+        print_refused(json_object_get(dump, "refused"));
+        (void) json_object_del(dump, "refused");
         print_dump("", dump);
         return EXIT_OK;
 }

@@ -107,6 +107,24 @@ static void found_deinit(struct found *f) {
         strings_deinit(&f->named);
 }
 
+/* The specification's rules: the repository's, or those of everyone else. A repository may only tighten, so
+ * its hold and protect rules come before all others, and its hide rules, which nothing is tighter than, after
+ * them: see add_spec_rules()'s callers. */
+static size_t add_spec_rules(const struct spec *spec, bool repository, bool hide, struct rule_def *defs) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < spec->guard.n_rules; i++) {
+                const struct spec_rule *rule = &spec->guard.rules[i];
+
+                if (repository != (rule->tier == TIER_REPOSITORY) ||
+                    (repository && hide != (rule->action == GUARD_HIDE)))
+                        continue;
+                defs[n++] =
+                        (struct rule_def){ .path = rule->path, .action = rule->action, .from = rule->from };
+        }
+        return n;
+}
+
 /* All rules of a region, in the order of their strength: the last match wins. */
 static int compile_rules(const struct spec *spec, const struct region_request *req, const struct found *found,
                          bool fold, struct rules **ret, struct error *err) {
@@ -126,6 +144,8 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
                 return error_set(err, -ENOMEM, "out of memory");
         for (size_t i = 0; i < req->n_first; i++)
                 defs[n++] = req->first[i];
+        if (req->builtin_rules)
+                n += add_spec_rules(spec, true, false, defs + n);
         for (size_t i = 0; i < n_builtin; i++)
                 defs[n++] = builtin[i];
         for (size_t i = 0; i < named->n; i++)
@@ -133,10 +153,10 @@ static int compile_rules(const struct spec *spec, const struct region_request *r
                                                "the host's git configuration names it" };
         for (size_t i = 0; i < req->n_rules; i++)
                 defs[n++] = req->rules[i];
-        for (size_t i = 0; req->builtin_rules && i < spec->guard.n_rules; i++)
-                defs[n++] = (struct rule_def){ .path = spec->guard.rules[i].path,
-                                               .action = spec->guard.rules[i].action,
-                                               .from = spec->guard.rules[i].from };
+        if (req->builtin_rules) {
+                n += add_spec_rules(spec, false, false, defs + n);
+                n += add_spec_rules(spec, true, true, defs + n);
+        }
         for (size_t i = 0; i < fixed->n; i++)
                 defs[n++] = (struct rule_def){ fixed->v[i], GUARD_PROTECT, false, RULE_DIR,
                                                "a mount that another region serves" };
@@ -363,9 +383,19 @@ static int mount_add(struct driver_plan *plan, const struct spec *spec, const st
                 .on_change = mount->on_source_change,
         };
 
+        int r;
+
         if (mount->type == MOUNT_TMPFS)
                 return tmpfs_add(plan, mount->target, mount->size, 0755);
-        return region_add(plan, spec, &req, false, err);
+        r = region_add(plan, spec, &req, false, err);
+        /* what the repository named may have become something else since it was looked at */
+        if (r == 0 && mount->tier == TIER_REPOSITORY &&
+            !path_below(plan->regions[plan->n_regions - 1].pin.path, plan->regions[0].pin.path))
+                return error_set(err, -EPERM,
+                                 "'%s' of the repository is not in the workspace: --no-repository leaves it "
+                                 "out",
+                                 ESC(mount->source));
+        return r;
 }
 
 int mounts_add(struct driver_plan *plan, const struct spec *spec, struct error *err) {

@@ -34,6 +34,9 @@
 #include "runtime/run/supervisor.h"
 #include "runtime/run/tokens.h"
 #include "runtime/spec/keys.h"
+#include "runtime/spec/refuse.h"
+#include "runtime/spec/repository.h"
+#include "runtime/spec/resolve.h"
 
 enum { EXIT_SAID_WRONG = 2, EXIT_AROUND = 125, SINK_END_MS = 1000 }; /* see cofferdam-run(1) */
 
@@ -354,16 +357,66 @@ static void warn_degraded(const struct driver_ops *driver, const struct driver_p
         }
 }
 
-void run_execute(const struct ctx *ctx, const struct run_request *req, struct run_msg *ret) {
+/** struct settled - a request that does without what the repository wanted and cannot have */
+struct settled {
+        struct run_request req;
+        struct spec *spec;
+        json_t *dump;
+};
+
+static void settled_deinit(struct settled *s) {
+        (void) spec_free(s->spec);
+        json_decref(s->dump);
+}
+
+/* run_plan(), and where the image that a repository names is what fails, again without it. */
+static int settle_plan(const struct ctx *ctx, struct settled *s, const struct driver_ops **ret_driver,
+                       struct driver_plan **ret, struct error *err) {
+        struct error why;
+        int r, again;
+
+        r = run_plan(ctx, s->req.spec, ret_driver, ret, err);
+        if (r == 0)
+                return 0;
+        why = *err;
+        again = repository_without_root(s->req.spec, why.msg, &s->spec, err);
+        if (again == 0 && s->spec) {
+                s->dump = spec_dump(s->spec);
+                again = s->dump ? 0 : -ENOMEM;
+        }
+        if (again == 0 && s->spec)
+                again = run_plan(ctx, s->spec, ret_driver, ret, err);
+        if (again < 0 || !s->spec) {
+                *err = why;
+                return r;
+        }
+        s->req.spec = s->spec;
+        s->req.spec_json = s->dump;
+        log_warn("the repository's image is not used, but the host's root: %s", why.msg);
+        return 0;
+}
+
+/* One file that says nothing because of one mistake in it is said aloud; the rest is for 'spec show'. */
+static void warn_unusable(const struct spec *spec) {
+        for (size_t i = 0; i < spec->n_refused; i++)
+                if (strcmp(spec->refused[i].key, "devcontainer.json") == 0)
+                        log_warn("devcontainer.json is not used: %s: %s", ESC(spec->refused[i].reason),
+                                 spec->refused[i].remedy);
+}
+
+void run_execute(const struct ctx *ctx, const struct run_request *asked, struct run_msg *ret) {
+        CLEANUP(settled_deinit) struct settled settled = { .req = *asked };
+        const struct run_request *const req = &settled.req;
         struct error err = { 0 };
         const struct driver_ops *driver;
         struct driver_plan *plan = NULL;
         struct trace trace = req->trace;
         int r;
 
+        warn_unusable(req->spec);
         r = probe_limits(ctx, &err);
         if (r == 0)
-                r = run_plan(ctx, req->spec, &driver, &plan, &err);
+                r = settle_plan(ctx, &settled, &driver, &plan, &err);
         trace_step(&trace, "plan");
         if (r < 0) {
                 refuse_plan(req, ret, failure_of(r), err.msg);

@@ -40,6 +40,7 @@
 #include "runtime/run/land.h"
 #include "runtime/run/list.h"
 #include "runtime/run/supervise.h"
+#include "runtime/spec/refuse.h"
 
 enum {
         HELD_COUNT_MAX = 100000,
@@ -371,6 +372,25 @@ static void tell_allowed(struct supervisor *s) {
                                       action));
 }
 
+/* What the repository asked for and does not get. */
+static void tell_refused(struct supervisor *s) {
+        const struct spec *const spec = s->args->spec;
+
+        for (size_t i = 0; i < spec->n_refused; i++) {
+                const struct spec_refusal *one = &spec->refused[i];
+
+                events_emit(&s->record.events,
+                            one->kind == REFUSAL_ENV       ? "sandbox_env_denied"
+                            : one->kind == REFUSAL_NETWORK ? "sandbox_network_defaulted"
+                                                           : "spec_key_refused",
+                            json_pack("{s:o,s:s,s:o,s:o,s:s}", "key",
+                                      json_from_bytes(one->key, EVENT_STRING_MAX), "tier",
+                                      spec_tier_name(one->tier), "from",
+                                      json_from_bytes(one->from, EVENT_STRING_MAX), "reason",
+                                      json_from_bytes(one->reason, EVENT_STRING_MAX), "remedy", one->remedy));
+        }
+}
+
 static void tell_started(struct supervisor *s) {
         const json_t *const spec = s->args->spec_json; /* each value as {"value":,"tier":} */
         const json_t *const mode = json_object_get(spec, "mode");
@@ -384,6 +404,7 @@ static void tell_started(struct supervisor *s) {
                                            network_shown(json_object_get(plan, "network")));
         if (json_object_get(plan, "skipped"))
                 tell_skipped(s, json_object_get(plan, "skipped"));
+        tell_refused(s);
         tell_degraded(s, plan);
         events_emit(&s->record.events, "sandbox_started",
                     json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,

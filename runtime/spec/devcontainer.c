@@ -40,7 +40,7 @@ static int unusable(const struct reading *d, const struct doc *node, const char 
 }
 
 static int drop(struct reading *d, const struct doc *node, const char *reason, const char *remedy) {
-        return refuse(d->spec, REFUSAL_KEY, &d->src, node, NULL, reason, remedy) < 0 ? no_memory(d) : 0;
+        return refusal_add(d->spec, REFUSAL_KEY, &d->src, node, NULL, reason, remedy) < 0 ? no_memory(d) : 0;
 }
 
 /* The text of @node with the host's variables in place. */

@@ -46,7 +46,7 @@ bool narrow_env_denied(const char *name) {
 
 static int no(struct spec *spec, enum refusal_kind kind, const struct source *src, const struct doc *node,
               const char *reason, const char *remedy, struct error *err) {
-        return refuse(spec, kind, src, node, NULL, reason, remedy) < 0
+        return refusal_add(spec, kind, src, node, NULL, reason, remedy) < 0
                        ? error_set(err, -ENOMEM, "out of memory")
                        : 1;
 }

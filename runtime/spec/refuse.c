@@ -34,8 +34,8 @@ static int push(struct spec *spec, struct spec_refusal *one) {
         return 0;
 }
 
-int refuse(struct spec *spec, enum refusal_kind kind, const struct source *src, const struct doc *node,
-           const char *key, const char *reason, const char *remedy) {
+int refusal_add(struct spec *spec, enum refusal_kind kind, const struct source *src, const struct doc *node,
+                const char *key, const char *reason, const char *remedy) {
         struct spec_refusal one = { .kind = kind, .tier = src->tier };
         AUTO_BUF struct buf from = { 0 };
         char path[DOC_PATH_LEN];
@@ -84,30 +84,18 @@ void refusals_free(struct spec *spec) {
         spec->n_refused = 0;
 }
 
-const char *refusal_event(enum refusal_kind kind) {
-        static const char *const types[] = {
-                [REFUSAL_KEY] = "spec_key_refused",
-                [REFUSAL_ENV] = "sandbox_env_denied",
-                [REFUSAL_NETWORK] = "sandbox_network_defaulted",
-        };
-
-        static_assert(ARRAY_SIZE(types) == REFUSAL_KIND_COUNT, "types[] and enum refusal_kind differ");
-        return types[kind];
-}
-
 json_t *refusals_json(const struct spec *spec) {
         AUTO_JSON json_t *rows = json_array();
 
         for (size_t i = 0; rows && i < spec->n_refused; i++) {
                 const struct spec_refusal *one = &spec->refused[i];
 
-                if (json_array_append_new(
-                            rows, json_pack("{s:o,s:s,s:s,s:o,s:o,s:s}", "key",
-                                            json_from_bytes(one->key, SHOWN_MAX), "event",
-                                            refusal_event(one->kind), "tier", spec_tier_name(one->tier),
-                                            "from", json_from_bytes(one->from, SHOWN_MAX), "reason",
-                                            json_from_bytes(one->reason, SHOWN_MAX), "remedy", one->remedy)) <
-                    0)
+                if (json_array_append_new(rows, json_pack("{s:o,s:s,s:o,s:o,s:s}", "key",
+                                                          json_from_bytes(one->key, SHOWN_MAX), "tier",
+                                                          spec_tier_name(one->tier), "from",
+                                                          json_from_bytes(one->from, SHOWN_MAX), "reason",
+                                                          json_from_bytes(one->reason, SHOWN_MAX), "remedy",
+                                                          one->remedy)) < 0)
                         return NULL;
         }
         return TAKE_PTR(rows);

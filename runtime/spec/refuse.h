@@ -22,19 +22,16 @@ struct spec_refusal {
 };
 
 /**
- * refuse() - note that what @node says is dropped
+ * refusal_add() - note that what @node says is dropped
  * @key: what to call it; NULL: the place of @node in its document
  * Return: 0, -ENOMEM.
  */
-int refuse(struct spec *spec, enum refusal_kind kind, const struct source *src, const struct doc *node,
-           const char *key, const char *reason, const char *remedy) __attribute__((warn_unused_result));
+int refusal_add(struct spec *spec, enum refusal_kind kind, const struct source *src, const struct doc *node,
+                const char *key, const char *reason, const char *remedy) __attribute__((warn_unused_result));
 
 /** refusals_copy() - into an empty list. Return: 0, -ENOMEM. */
 int refusals_copy(struct spec *to, const struct spec *from) __attribute__((warn_unused_result));
 void refusals_free(struct spec *spec);
 
-/** refusals_json() - [{"key", "kind", "tier", "from", "reason", "remedy"}]. NULL: out of memory. */
+/** refusals_json() - [{"key", "tier", "from", "reason", "remedy"}]. NULL: out of memory. */
 json_t *refusals_json(const struct spec *spec);
-
-/** refusal_event() - the type of the event that tells of @kind. Static. */
-const char *refusal_event(enum refusal_kind kind);

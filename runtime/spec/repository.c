@@ -78,7 +78,7 @@ static int note(struct spec *spec, enum refusal_kind kind, const char *key, cons
                 const char *remedy) {
         const struct source src = { .tier = TIER_REPOSITORY, .file = "the repository" };
 
-        return refuse(spec, kind, &src, NULL, key, reason, remedy);
+        return refusal_add(spec, kind, &src, NULL, key, reason, remedy);
 }
 
 static void swap(struct spec *a, struct spec *b) {
@@ -192,7 +192,9 @@ static bool root_is_said(const struct spec *spec) {
 }
 
 static bool root_is_the_repositorys(const struct spec *spec) {
-        return tier_of(spec, SECTION_ROOT, "image") == TIER_REPOSITORY || builds(spec);
+        return tier_of(spec, SECTION_ROOT, "image") == TIER_REPOSITORY ||
+               tier_of(spec, SECTION_BUILD, "dockerfile") == TIER_REPOSITORY ||
+               tier_of(spec, SECTION_BUILD, "context") == TIER_REPOSITORY;
 }
 
 /* "" when @path is @workspace, what is left below it, or NULL; by name. */
@@ -205,8 +207,9 @@ static bool is_beneath(const char *path, const char *workspace) {
         const char *rel = inside(path, workspace);
         AUTO_FD int dir = rel ? open_workspace(workspace) : -1;
         AUTO_FD int fd = dir < 0 ? -1 : open_beneath(dir, *rel ? rel : ".", O_PATH, 0);
+        struct stat st;
 
-        return fd >= 0;
+        return fd >= 0 && fstat(fd, &st) == 0 && !S_ISLNK(st.st_mode); /* O_PATH opens a last link itself */
 }
 
 static int settle_build(struct spec *spec, const char *workspace) {
@@ -334,4 +337,30 @@ int repository_settle(struct spec *spec, const char *workspace, const struct spe
         if (r == 0)
                 r = settle_network(spec);
         return r < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;
+}
+
+int repository_without_root(const struct spec *spec, const char *why, struct spec **ret, struct error *err) {
+        static const struct spec_env_view nobody = { 0 };
+        AUTO_SPEC struct spec *copy = NULL;
+        int r;
+
+        *ret = NULL;
+        if (!root_is_the_repositorys(spec) || spec->mode != MODE_AUTO ||
+            (spec->isolation == ISOLATION_STRICT && tier_of(spec, SECTION_ROOT, "isolation") > TIER_BUILTIN))
+                return 0;
+        r = spec_copy(spec, &copy, err);
+        if (r < 0)
+                return r;
+        r = unset(copy, key_find(SECTION_ROOT, "image"));
+        if (r == 0)
+                r = unset_build(copy, TIER_REPOSITORY);
+        if (r == 0)
+                r = settle_names(copy, &nobody);
+        if (r == 0)
+                r = note(copy, REFUSAL_KEY, spec->image ? "image" : "build", why,
+                         "'cofferdam doctor' says what serves images here; --host-root asks for none");
+        if (r < 0)
+                return error_set(err, -ENOMEM, "out of memory");
+        *ret = TAKE_PTR(copy);
+        return 0;
 }

@@ -27,3 +27,13 @@ int repository_read(struct spec *spec, const struct ctx *ctx, const char *worksp
  */
 int repository_settle(struct spec *spec, const char *workspace, const struct spec_env_view *view,
                       struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * repository_without_root() - a specification that cannot be served because of the image that the repository
+ * names, as if it had named none; mode: auto, and nobody asked for strict isolation
+ * @why: it cannot
+ * @ret: freed with spec_free(); NULL: it is not the repository's doing, or not to be done without
+ * Return: 0, -ENOMEM.
+ */
+int repository_without_root(const struct spec *spec, const char *why, struct spec **ret, struct error *err)
+        __attribute__((warn_unused_result));

@@ -91,11 +91,12 @@ workflow_cannot_widen() {
 workspace_specifies_nothing() {
         local file before
         before=$("$C" spec show)
+        # .cofferdam.yaml is named, and dropped: devcontainer.sh has more of it
         mkdir .cofferdam .config .config/cofferdam
         for file in .cofferdam.yaml cofferdam.yaml .cofferdam.json .cofferdam/config.yaml .config/cofferdam/config.yaml .env; do
                 echo 'network: {mode: open}' >"$file"
         done
-        eq "$before" "$("$C" spec show)"
+        eq "$before" "$("$C" spec show | grep -v '^refused: network.mode (.cofferdam.yaml:1)')"
         eq '' "$(sandbox -- sh -c 'sed 1,2d /proc/net/dev | grep -v " lo:"')" 'devices of the host'
 }
 
