@@ -137,7 +137,7 @@ const struct key spec_keys[] = {
           .trust = TRUST_WORKFLOW, .instead = "leave it out to use the host's root, read-only",
           .help = "root of the sandbox: a directory" },
         { SECTION_ROOT, "repository", KEY_BOOL, AT(repository), .fallback = "true", .flag = "repository",
-          .trust = TRUST_OPERATOR,
+          .trust = TRUST_WORKFLOW,
           .help = "the workspace's .cofferdam.yaml and devcontainer.json say how to work on it, as far as a "
                   "repository may" },
         { SECTION_ROOT, "host_root", KEY_BOOL, AT(host_root), .fallback = "false", .flag = "host-root",
