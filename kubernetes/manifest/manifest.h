@@ -8,6 +8,7 @@
 #include <jansson.h>
 
 #include "kubernetes/manifest/plan.h"
+#include "runtime/base/buf.h"
 
 /** kube_component_name() - "claude-runner", ...; static */
 const char *kube_component_name(enum kube_component component);
@@ -57,7 +58,15 @@ char *kube_selector(const struct kube_plan *plan, bool with_step, bool root)
 
 /**
  * kube_admin() - what an administrator applies once for the namespace of @plan
- * Return: array: Namespace with PodSecurity labels, Role and RoleBinding, ResourceQuota, LimitRange,
- * NetworkPolicies and, at the end, the CiliumNetworkPolicies.
+ * @auth_proxy: agents reach the auth proxy and not the API of their model
+ * Return: array: Namespace with PodSecurity labels, Roles and RoleBindings, ResourceQuota, LimitRange,
+ * NetworkPolicies and CiliumNetworkPolicies.
  */
-json_t *kube_admin(const struct kube_plan *plan) __attribute__((warn_unused_result));
+json_t *kube_admin(const struct kube_plan *plan, bool auth_proxy) __attribute__((warn_unused_result));
+
+/**
+ * kube_yaml() - append @objects as documents of one YAML stream
+ * @objects: array
+ * Return: 0, -ENOMEM, -E2BIG.
+ */
+int kube_yaml(const json_t *objects, struct buf *out) __attribute__((warn_unused_result));
