@@ -39,6 +39,10 @@ int item_host_text(void *item, const struct doc *node, const struct source *src,
         return value_set(item, key_find(ITEM_HOST, "rule"), node, src, err);
 }
 
+int item_text_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
+        return value_set(item, key_find(ITEM_TEXT, "text"), node, src, err);
+}
+
 int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *from = strdup(node->text);
         char *colon;

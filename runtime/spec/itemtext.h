@@ -45,6 +45,10 @@ int item_dir_text(void *item, const struct doc *node, const struct source *src, 
 int item_host_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
+/** item_text_text() - one text. @item: char *. */
+int item_text_text(void *item, const struct doc *node, const struct source *src, struct error *err)
+        __attribute__((warn_unused_result));
+
 /** item_path_text() - one host path. @item: char *. */
 int item_path_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

@@ -21,6 +21,7 @@ enum section {
         SECTION_LIMITS,
         SECTION_SECURITY,
         SECTION_AUTH_PROXY,
+        SECTION_KUBERNETES,
         SECTION_COUNT,
 
         ITEM_RULE = SECTION_COUNT,
@@ -31,6 +32,7 @@ enum section {
         ITEM_PATH,
         ITEM_DIR,
         ITEM_HOST,
+        ITEM_TEXT,
         ITEM_END,
 };
 
@@ -55,6 +57,7 @@ enum key_type {
         KEY_PATHS,
         KEY_DIRS,  /* relative paths below the workspace */
         KEY_HOSTS, /* rules of the network; what they mean is for netns/policy.h */
+        KEY_TEXTS, /* texts; what they mean is for who uses them */
         KEY_TREE,  /* any form, not stored: known, but beyond this version */
         KEY_TYPE_COUNT
 };

@@ -66,6 +66,7 @@ static const struct list_type list_types[] = {
         [KEY_PATHS - KEY_RULES] = { ITEM_PATH, sizeof(char *), NO_TIER, NO_FROM, item_path_text, NULL },
         [KEY_DIRS - KEY_RULES] = { ITEM_DIR, sizeof(char *), NO_TIER, NO_FROM, item_dir_text, NULL },
         [KEY_HOSTS - KEY_RULES] = { ITEM_HOST, sizeof(char *), NO_TIER, NO_FROM, item_host_text, NULL },
+        [KEY_TEXTS - KEY_RULES] = { ITEM_TEXT, sizeof(char *), NO_TIER, NO_FROM, item_text_text, NULL },
 };
 static_assert(ARRAY_SIZE(list_types) == KEY_TREE - KEY_RULES, "list_types[] and enum key_type differ");
 

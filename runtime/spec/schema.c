@@ -33,6 +33,7 @@ static const struct {
         [KEY_PATHS] = { NULL, "list of host paths" },
         [KEY_DIRS] = { NULL, "list of relative paths" },
         [KEY_HOSTS] = { NULL, "list of network rules" },
+        [KEY_TEXTS] = { NULL, "list of texts" },
         [KEY_TREE] = { NULL, "any form" },
 };
 static_assert(ARRAY_SIZE(forms) == KEY_TYPE_COUNT, "forms[] and enum key_type differ");
@@ -72,7 +73,8 @@ static json_t *scalar_schema(const struct key *key) {
 static json_t *list_schema(const struct key *key) {
         const json_int_t max = (json_int_t) key->max;
 
-        if (key->type == KEY_PATHS || key->type == KEY_DIRS || key->type == KEY_HOSTS)
+        if (key->type == KEY_PATHS || key->type == KEY_DIRS || key->type == KEY_HOSTS ||
+            key->type == KEY_TEXTS)
                 return json_pack("{s:s, s:I, s:{s:s}}", "type", "array", "maxItems", max, "items", "type",
                                  "string");
         if (key->type == KEY_RULES)

@@ -169,6 +169,42 @@ struct spec {
                 bool nested_userns;
                 bool no_new_privs;
         } security;
+        struct {                  /* of driver kubernetes; what the texts mean: kubernetes/manifest/read.h */
+                char *kubeconfig; /* absolute host path */
+                char *context, *ns;
+                bool sandboxed, allow_writable_root;
+                char *home_size, *tmp_size, *workspace_size; /* quantities */
+                uint64_t deadline_margin_ms, active_deadline_ms;
+                uint64_t run_as_user;
+                char *service_account, *runtime_class, *egress_profile;
+                char **env_from_secret; /* "NAME=SECRET/KEY" */
+                size_t n_env_from_secret;
+                char *credentials_secret; /* "SECRET/KEY" */
+                char **volumes;           /* "type=pvc,source=NAME,target=PATH" */
+                size_t n_volumes;
+                char **profiles; /* "CONFIGMAP[:SUBDIR]" */
+                size_t n_profiles;
+                struct spec_env *presets; /* name to ConfigMap */
+                size_t n_presets;
+                char *managed_settings; /* a name of @presets */
+                char *sessions_volume;
+                char *environment_volume; /* absolute path inside */
+                char *environment_size, *environment_storage_class, *resume_environment;
+                uint64_t environment_ttl_ms;
+                struct spec_env *node_selector, *labels;
+                size_t n_node_selector, n_labels;
+                char **tolerations; /* "KEY[=VALUE]:EFFECT[,...]" */
+                size_t n_tolerations;
+                char *spread_key, *cpu_request, *memory_request, *disk_request;
+                char *image_pull_policy;
+                char **image_pull_secrets;
+                size_t n_image_pull_secrets;
+                char *managed_by, *label_domain;
+                char *run_id, *root_run_id, *step;
+                char *owner_pod; /* "NAME/UID" */
+                uint64_t previous_attempt_timeout_ms;
+                bool network_policy;
+        } kubernetes;
         char **allow_sensitive; /* refused bind sources that the operator allows by exact path */
         size_t n_allow_sensitive;
         struct spec_refusal *refused; /* what the repository asked for and does not get: refuse.h */
