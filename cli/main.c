@@ -46,6 +46,7 @@ const struct verb verbs[] = {
         { "gc", "clear up after runs that died", verb_gc },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
         { "auth-proxy", "serve credentials to sandboxes that do not have them", verb_auth_proxy },
+        { "manifest", "print what driver kubernetes makes of a specification", verb_manifest },
         { "spec", "show or check the specification of a run", verb_spec },
         { "help", "show this text, or the options of a verb", verb_help },
         { "version", "show the version", verb_version },

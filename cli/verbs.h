@@ -92,5 +92,8 @@ int verb_export(const struct ctx *ctx, int argc, char **argv);
 /** verb_discard() - remove the run and what it holds */
 int verb_discard(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_manifest() - the objects that driver kubernetes makes of a specification */
+int verb_manifest(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_auth_proxy() - the service that holds credentials: executes cofferdam-auth-proxy */
 int verb_auth_proxy(const struct ctx *ctx, int argc, char **argv);

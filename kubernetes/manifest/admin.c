@@ -190,8 +190,8 @@ static json_t *cilium(struct make *m, const char *name, const char *profile, jso
 
 static json_t *cilium_from(const char *ns, const char *label, const char *value, const char *port) {
         return json_pack("{s:[{s:{s:s, s:s}}], s:[{s:[{s:s, s:s}]}]}", "fromEndpoints", "matchLabels",
-                         "k8s:io.kubernetes.pod.namespace", ns, label, value, "toPorts", "ports", "port", port,
-                         "protocol", "TCP");
+                         "k8s:io.kubernetes.pod.namespace", ns, label, value, "toPorts", "ports", "port",
+                         port, "protocol", "TCP");
 }
 
 /* The proxy's own pods: in from the agents, and to the port of tokens from the worker; out to the API. */

@@ -239,6 +239,19 @@ const char *kube_subdir_check(const char *subdir) {
         return NULL;
 }
 
+int kube_environment_id_check(const char *id, struct error *err) {
+        if (!*id)
+                return error_set(err, -EINVAL, "environment_id must not be empty");
+        if (strlen(id) > SUBDOMAIN_MAX)
+                return error_set(err, -EINVAL, "environment_id must not exceed %d characters", SUBDOMAIN_MAX);
+        if (strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(id))
+                return error_set(
+                        err, -EINVAL,
+                        "environment_id must only contain lowercase ASCII letters, digits and '-', got: %s",
+                        ESC(id));
+        return 0;
+}
+
 static bool is_effect(const char *text) {
         return strcmp(text, "NoSchedule") == 0 || strcmp(text, "PreferNoSchedule") == 0 ||
                strcmp(text, "NoExecute") == 0;

@@ -48,6 +48,10 @@ bool kube_path_same(const char *a, const char *b);
 /** kube_path_below() - whether @path is @top or below it */
 bool kube_path_below(const char *path, const char *top);
 
+/** kube_environment_id_check() - the name of a claim to resume: [a-z0-9-], at most 253. Return: 0, -EINVAL.
+ */
+int kube_environment_id_check(const char *id, struct error *err) __attribute__((warn_unused_result));
+
 /** kube_path_has_dots() - whether a path has a part "." or ".." */
 bool kube_path_has_dots(const char *path);
 
