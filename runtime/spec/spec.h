@@ -11,17 +11,8 @@
 #include <sys/types.h>
 
 #include "runtime/base/error.h"
-
-/* who said a value; higher wins over lower, see docs/adr and cofferdam.yaml(5) "Precedence" */
-enum spec_tier {
-        TIER_BUILTIN,
-        TIER_REPOSITORY,
-        TIER_CONFIG,
-        TIER_ENVIRONMENT,
-        TIER_WORKFLOW,
-        TIER_FLAG,
-        TIER_COUNT
-};
+#include "runtime/spec/kubernetes.h"
+#include "runtime/spec/tier.h"
 
 enum spec_mode { MODE_NONE, MODE_AUTO, MODE_INLINE, MODE_COUNT };
 enum workspace_mode { WORKSPACE_DIRECT, WORKSPACE_STAGED, WORKSPACE_COW, WORKSPACE_RO, WORKSPACE_MODE_COUNT };
@@ -63,14 +54,6 @@ struct spec_mount {
         enum mount_upper upper;                 /* overlay, cache: where changes are kept */
         uint64_t size;                          /* bytes of a tmpfs or an upper in memory, 0 = default */
         enum on_source_change on_source_change; /* bind only */
-        enum spec_tier tier;
-};
-
-/** struct spec_env - one variable for the command; @value NULL: taken from the caller's environment at plan
- * time */
-struct spec_env {
-        char *name;
-        char *value;
         enum spec_tier tier;
 };
 
@@ -169,42 +152,7 @@ struct spec {
                 bool nested_userns;
                 bool no_new_privs;
         } security;
-        struct {                  /* of driver kubernetes; what the texts mean: kubernetes/manifest/read.h */
-                char *kubeconfig; /* absolute host path */
-                char *context, *ns;
-                bool sandboxed, allow_writable_root;
-                char *home_size, *tmp_size, *workspace_size; /* quantities */
-                uint64_t deadline_margin_ms, active_deadline_ms;
-                uint64_t run_as_user;
-                char *service_account, *runtime_class, *egress_profile;
-                char **env_from_secret; /* "NAME=SECRET/KEY" */
-                size_t n_env_from_secret;
-                char *credentials_secret; /* "SECRET/KEY" */
-                char **volumes;           /* "type=pvc,source=NAME,target=PATH" */
-                size_t n_volumes;
-                char **profiles; /* "CONFIGMAP[:SUBDIR]" */
-                size_t n_profiles;
-                struct spec_env *presets; /* name to ConfigMap */
-                size_t n_presets;
-                char *managed_settings; /* a name of @presets */
-                char *sessions_volume;
-                char *environment_volume; /* absolute path inside */
-                char *environment_size, *environment_storage_class, *resume_environment;
-                uint64_t environment_ttl_ms;
-                struct spec_env *node_selector, *labels;
-                size_t n_node_selector, n_labels;
-                char **tolerations; /* "KEY[=VALUE]:EFFECT[,...]" */
-                size_t n_tolerations;
-                char *spread_key, *cpu_request, *memory_request, *disk_request;
-                char *image_pull_policy;
-                char **image_pull_secrets;
-                size_t n_image_pull_secrets;
-                char *managed_by, *label_domain;
-                char *run_id, *root_run_id, *step;
-                char *owner_pod; /* "NAME/UID" */
-                uint64_t previous_attempt_timeout_ms;
-                bool network_policy;
-        } kubernetes;
+        struct spec_kubernetes kubernetes;
         char **allow_sensitive; /* refused bind sources that the operator allows by exact path */
         size_t n_allow_sensitive;
         struct spec_refusal *refused; /* what the repository asked for and does not get: refuse.h */

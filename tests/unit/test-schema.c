@@ -94,11 +94,33 @@ static void keys_are_well_formed(void **state) {
 
 /* a mistake here would let a file of somebody else decide what only the operator may */
 static void keys_of_the_operator_stay_his(void **state) {
-        static const char *const his[] = { "allow_sensitive",        "secrets",
-                                           "workspace.bypass",       "security.seccomp",
-                                           "security.nested_userns", "security.no_new_privs",
-                                           "auth_proxy.url",         "auth_proxy.admin_url",
-                                           "auth_proxy.options" };
+        static const char *const his[] = { "allow_sensitive",
+                                           "secrets",
+                                           "workspace.bypass",
+                                           "security.seccomp",
+                                           "security.nested_userns",
+                                           "security.no_new_privs",
+                                           "auth_proxy.url",
+                                           "auth_proxy.admin_url",
+                                           "auth_proxy.options",
+                                           "kubernetes.kubeconfig",
+                                           "kubernetes.context",
+                                           "kubernetes.sandboxed",
+                                           "kubernetes.service_account",
+                                           "kubernetes.env_from_secret",
+                                           "kubernetes.credentials_secret",
+                                           "kubernetes.volumes",
+                                           "kubernetes.claude_profiles",
+                                           "kubernetes.managed_settings_presets",
+                                           "kubernetes.sessions_volume",
+                                           "kubernetes.node_selector",
+                                           "kubernetes.tolerations",
+                                           "kubernetes.spread_key",
+                                           "kubernetes.image_pull_secrets",
+                                           "kubernetes.managed_by",
+                                           "kubernetes.label_domain",
+                                           "kubernetes.owner_pod",
+                                           "kubernetes.network_policy" };
         size_t n = 0;
 
         (void) state;
