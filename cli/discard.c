@@ -87,7 +87,7 @@ static int drop_paths(struct review *review, const struct review_words *words, s
         return !review_is_empty(review) || json_is_true(json_object_get(review->state, "keep"));
 }
 
-static int discard(struct review *review, const struct review_words *words) {
+static int discard(const struct ctx *ctx, struct review *review, const struct review_words *words) {
         struct error err = { 0 };
         int r;
 
@@ -95,7 +95,7 @@ static int discard(struct review *review, const struct review_words *words) {
         if (r == 0 && words->n_paths > 0)
                 r = drop_paths(review, words, &err);
         if (r == 0) {
-                r = run_forget(&review->dir);
+                r = run_forget(ctx, &review->dir);
                 if (r < 0)
                         (void) error_set(&err, r, "remove run %s: %s", review->dir.id, strerror(-r));
         }
@@ -118,5 +118,5 @@ int verb_discard(const struct ctx *ctx, int argc, char **argv) {
                 log_error("%s", err.msg);
                 return EXIT_FAILED;
         }
-        return discard(&review, &words);
+        return discard(ctx, &review, &words);
 }

@@ -12,6 +12,7 @@
 #include "cli/library.h"
 #include "cli/verbs.h"
 #include "drivers/native/native.h"
+#include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
@@ -121,6 +122,8 @@ static int dispatch(int argc, char **argv) {
         }
         if (strcmp(argv[1], INIT_WORD) == 0)
                 native_init();
+        if (strcmp(argv[1], OCI_WORD) == 0)
+                oci_inside();
         if (strcmp(argv[1], LIBRARY_WORD) == 0)
                 return library_main();
         verb = verb_find(argv[1]);

@@ -63,7 +63,7 @@ static int remove_run(const struct ctx *ctx, const char *id, void *arg, struct e
         r = run_revoke(ctx, &dir, err);
         if (r < 0 && !o->force)
                 return r;
-        r = run_forget(&dir);
+        r = run_forget(ctx, &dir);
         if (r < 0 && r != -ENOENT) /* a run that does not outlive its command is gone with it */
                 return error_set(err, r, "remove run %s: %s", dir.id, strerror(-r));
         printf("%s\n", dir.id);

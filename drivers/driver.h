@@ -27,6 +27,11 @@ struct sandbox;     /* defined by each driver */
 /* of plan() and start(): this host cannot, and the message is that of the doctor's row that says so */
 #define DRIVER_HOST_LACKS (-ENOPKG)
 
+/* of start(): the image of the root cannot be had */
+#define DRIVER_NO_IMAGE (-ENOMEDIUM)
+/* of start(): where the sandbox is kept, no room is left */
+#define DRIVER_FULL (-EDQUOT)
+
 /** struct exec_request - one command; everything borrowed until exec() returns */
 struct exec_request {
         uint32_t id; /* chosen by the caller, comes back in the callbacks */
@@ -138,8 +143,8 @@ struct driver_ops {
         json_t *(*report)(const struct sandbox *sandbox);
 
         /** reap() - remove what a run that died left outside its directory. @plan: describe() with report()
-         * as in its state; borrowed. Idempotent. The function may be NULL. */
-        void (*reap)(const json_t *plan, const char *run_id);
+         * as in its state; borrowed. Idempotent, may block. The function may be NULL. */
+        void (*reap)(const struct ctx *ctx, const json_t *plan, const char *run_id);
 
         /** exec() - start a command; the result comes through the callbacks. Return: 0 or -errno. */
         int (*exec)(struct sandbox *sandbox, const struct exec_request *req, struct error *err);
@@ -166,6 +171,9 @@ struct driver_ops {
 /** driver_find() - the driver called @name, "auto" picks the first that can serve; NULL when there is none of
  * that name */
 const struct driver_ops *driver_find(const char *name);
+
+/** driver_failure() - the failure code (cofferdam-events(7)) of what plan() or start() returned. Static. */
+const char *driver_failure(int r);
 
 /** driver_names() - all names, for messages. @ret_n: how many. Static. */
 const char *const *driver_names(size_t *ret_n);

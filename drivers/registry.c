@@ -3,17 +3,38 @@
 #include "drivers/driver.h"
 #include "drivers/native/native.h"
 #include "drivers/noop/noop.h"
+#include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 
 /* in order of preference; noop is never picked, only named */
-static const struct driver_ops *const drivers[] = { &driver_native, &driver_noop, &driver_landlock };
-static const char *const names[] = { "auto", "native", "noop" };
+static const struct driver_ops *const drivers[] = { &driver_native, &driver_podman, &driver_docker,
+                                                    &driver_noop, &driver_landlock };
+static const char *const names[] = { "auto", "native", "podman", "docker", "noop" };
 
 const struct driver_ops *driver_find(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
                 if (strcmp(name, "auto") == 0 || strcmp(name, drivers[i]->name) == 0)
                         return drivers[i];
         return NULL;
+}
+
+const char *driver_failure(int r) {
+        static const struct {
+                int r;
+                const char *code;
+        } codes[] = {
+                { -EINVAL, "SPEC_INVALID" },
+                { -ENOTSUP, "CAPABILITY_UNSUPPORTED" },
+                { DRIVER_HOST_LACKS, "SANDBOX_DRIVER_UNAVAILABLE" },
+                { DRIVER_NO_IMAGE, "IMAGE_UNAVAILABLE" },
+                { DRIVER_FULL, "SANDBOX_CAPACITY" },
+                { -ETIMEDOUT, "SANDBOX_SETUP_TIMEOUT" },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
+                if (codes[i].r == r)
+                        return codes[i].code;
+        return "SANDBOX_SETUP_FAILED";
 }
 
 const char *const *driver_names(size_t *ret_n) {

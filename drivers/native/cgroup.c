@@ -257,6 +257,23 @@ int cgroup_make(const char *root, const char *self, const struct cgroup_limits *
                          strerror(-first), strerror(-r));
 }
 
+int cgroup_watch(const char *root, const char *self, struct cgroup *ret) {
+        AUTO_FREE char *v1 = own_path(self, controllers[CGROUP_MEMORY]), *v2 = own_path(self, "");
+        const char *const own = v1 ? v1 : v2;
+        char path[600];
+        int fd;
+
+        if (!own || !own[1]) /* the root is everybody's */
+                return -ENOENT;
+        (void) snprintf(path, sizeof(path), "%s%s%s", root, v1 ? "/memory" : "", own);
+        fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+                return -errno;
+        ret->version = v1 ? 1 : 2;
+        ret->dirs[CGROUP_MEMORY].fd = fd;
+        return 0;
+}
+
 int cgroup_enter(const struct cgroup *cg, pid_t pid) {
         int r = 0;
 
@@ -296,7 +313,7 @@ static int remove_dir(int parent_fd, const char *name) {
 
 void cgroup_remove(struct cgroup *cg) {
         for (int i = 0; i < CGROUP_CONTROLLER_COUNT; i++) {
-                if (cg->dirs[i].fd >= 0)
+                if (cg->dirs[i].parent_fd >= 0)
                         (void) remove_dir(cg->dirs[i].parent_fd, cg->name); /* what is left, gc finds */
                 cg->dirs[i].fd = fd_close(cg->dirs[i].fd);
                 cg->dirs[i].parent_fd = fd_close(cg->dirs[i].parent_fd);

@@ -56,6 +56,13 @@ struct cgroup_usage {
 int cgroup_make(const char *root, const char *self, const struct cgroup_limits *limits, const char *run_id,
                 struct cgroup *ret, struct error *err) __attribute__((warn_unused_result));
 
+/**
+ * cgroup_watch() - somebody else's memory group, for cgroup_usage()
+ * @self: content of /proc/PID/cgroup of a process in it
+ * Return: 0, -ENOENT (it is in none), -errno.
+ */
+int cgroup_watch(const char *root, const char *self, struct cgroup *ret) __attribute__((warn_unused_result));
+
 /** cgroup_enter() - move the process @pid with its future children in. Return: 0 or -errno. */
 int cgroup_enter(const struct cgroup *cg, pid_t pid) __attribute__((warn_unused_result));
 

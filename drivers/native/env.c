@@ -104,6 +104,8 @@ static int put_path(struct driver_plan *plan) {
         AUTO_BUF struct buf b = { 0 };
         int r;
 
+        if (plan->oci) /* the image's, or what the engine takes for it */
+                return 0;
         r = path_filter(plan, path ? path : default_path, &b);
         if (r < 0)
                 return r;

@@ -175,7 +175,7 @@ static int add_linked(struct driver_plan *plan, const char *name) {
 
 /* @text in place of the file of /etc, wherever the host's lies. */
 static int add_own(struct driver_plan *plan, const char *path, const char *text) {
-        AUTO_FREE char *end = realpath(path, NULL);
+        AUTO_FREE char *end = plan->oci ? NULL : realpath(path, NULL);
 
         return file_add(plan, end && !path_below(end, "/proc") ? end : path, text, strlen(text), 0644);
 }
@@ -201,6 +201,10 @@ int etc_add(struct driver_plan *plan, struct error *err) {
                 own = 2;
         else if (plan->resolv_conf)
                 own = 1;
+        if (plan->oci) { /* the image's own, but for names */
+                r = plan->net_leads ? add_names(plan) : 0;
+                return r < 0 ? error_set(err, r, "files of /etc: %s", strerror(-r)) : 0;
+        }
         if (!passwd_fits(&plan->id))
                 r = add_made(plan, "/etc/passwd", etc_passwd, err);
         if (r == 0)

@@ -41,6 +41,7 @@ struct slot {
 struct init {
         int sock, sigchld;
         const struct profile_program *profile;
+        char *const *env; /* of the root; NULL: none */
         struct slot slots[PROTO_COMMANDS_MAX];
 };
 
@@ -113,14 +114,43 @@ static int open_terminal(const struct proto_request *req, int *ret_master) {
         return slave;
 }
 
+static bool is_set(char *const *env, const char *entry) {
+        const size_t n = strcspn(entry, "=") + 1;
+
+        for (; *env; env++)
+                if (strncmp(*env, entry, n) == 0)
+                        return true;
+        return false;
+}
+
+/* @env and what the root adds to it: a vector of borrowed strings, owned; NULL: no memory */
+static char **join_env(char *const *root, char **env) {
+        size_t n_root = 0, n = 0;
+        char **joined;
+
+        while (root && root[n_root])
+                n_root++;
+        while (env[n])
+                n++;
+        joined = calloc(n_root + n + 1, sizeof(*joined));
+        if (!joined)
+                return NULL;
+        memcpy(joined, env, n * sizeof(*env));
+        for (size_t i = 0; i < n_root; i++)
+                if (!is_set(env, root[i]))
+                        joined[n++] = root[i];
+        return joined;
+}
+
 /* Starts the command of a checked request; the outcome is told by events. @ret_errno: as command_start() */
 static int run(struct init *init, const struct proto_request *req, const struct block *b, const int stdio[3],
                int *ret_errno) {
         struct slot *slot = slot_of(init, 0);
+        AUTO_FREE char **env = join_env(init->env, b->env);
         struct command command = { .cwd = b->cwd,
                                    .argv = b->argv,
-                                   .env = b->env,
-                                   .path = path_of(b->env),
+                                   .env = env,
+                                   .path = env ? path_of(env) : NULL,
                                    .profile = init->profile };
         struct proto_event started = { .type = PROTO_STARTED, .id = req->id };
         AUTO_FD int master = -1, slave = -1;
@@ -128,6 +158,8 @@ static int run(struct init *init, const struct proto_request *req, const struct 
 
         if (!slot)
                 return -EAGAIN;
+        if (!env)
+                return -ENOMEM;
         memcpy(command.stdio, stdio, sizeof(command.stdio));
         if (req->flags & PROTO_TTY) {
                 slave = open_terminal(req, &master);
@@ -249,8 +281,8 @@ static int detach_stdio(void) {
         return null < 0 ? -errno : 0;
 }
 
-_Noreturn void init_serve(int sock, const struct profile_program *profile) {
-        struct init init = { .sock = sock, .profile = profile };
+_Noreturn void init_serve(int sock, const struct profile_program *profile, char *const *env) {
+        struct init init = { .sock = sock, .profile = profile, .env = env };
         struct pollfd fds[2];
         sigset_t set;
 

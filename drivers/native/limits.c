@@ -70,7 +70,8 @@ int limits_open(const struct native_limits *wanted, const char *run_id, struct l
         int r;
 
         ret->wanted = wanted;
-        if (!wanted->group.memory_bytes && !wanted->group.pids && !wanted->group.cpu_milli)
+        if (wanted->engine ||
+            (!wanted->group.memory_bytes && !wanted->group.pids && !wanted->group.cpu_milli))
                 return 0;
         r = wanted->no_cgroup ? -ENOENT : file_read_at(AT_FDCWD, "/proc/self/cgroup", SELF_MAX_BYTES, &self);
         if (r == 0)
@@ -137,7 +138,7 @@ static void add_degraded(const struct limits *l, json_t *list, bool weak, const 
 json_t *limits_report(const struct limits *l) {
         static const char *const groups[] = { "", "cgroup v1", "cgroup v2" };
         const struct native_limits *w = l->wanted;
-        const char *group = groups[l->cgroup.version];
+        const char *group = w->engine ? w->engine : groups[l->cgroup.version];
         json_t *limits, *paths, *degraded;
 
         if (!w->group.memory_bytes && !w->group.pids && !w->group.cpu_milli && !w->open_files &&
@@ -152,7 +153,7 @@ json_t *limits_report(const struct limits *l) {
         add(limits, "open_files", w->open_files, "rlimit of each process");
         add(limits, "file_size", w->file_size, "rlimit of each process");
         for (int i = 0; i < CGROUP_CONTROLLER_COUNT; i++)
-                if (l->cgroup.dirs[i].fd >= 0)
+                if (l->cgroup.dirs[i].parent_fd >= 0)
                         (void) json_array_append_new(paths, json_string(l->cgroup.dirs[i].path));
         add_degraded(l, degraded, l->weak_memory, "limits.memory of all processes together",
                      "a limit of each process's data");

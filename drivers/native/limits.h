@@ -15,6 +15,7 @@ struct native_limits {
         uint64_t open_files, file_size; /* of one process; bytes */
         bool degrade;                   /* weaker means will do */
         bool no_cgroup;                 /* the host has none: nobody tries */
+        const char *engine;             /* which container engine limits the group; static, NULL: we do */
 };
 
 /** struct limits - how it is enforced in one sandbox; embedded */

@@ -39,6 +39,7 @@
 #include "drivers/native/setup.h"
 #include "drivers/native/sources.h"
 #include "drivers/native/uplink.h"
+#include "drivers/oci/oci.h"
 #include "runtime/base/block.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
@@ -52,6 +53,7 @@ enum {
         INIT_END_TIMEOUT_MS = 500, /* with an answering file server it takes a few */
         KILL_TIMEOUT_MS = 2000,
         PIPEFS_MAGIC = 0x50495045,
+        SELF_MAX_BYTES = 65536,
 };
 
 struct sandbox {
@@ -69,6 +71,9 @@ struct sandbox {
         int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
         int upper[PLAN_REGIONS_MAX];   /* of hold_uppers(), owned; -1: none */
         struct limits limits;
+        struct container container; /* of an engine's */
+        pid_t injector;             /* 0: none */
+        int injector_pidfd;
         struct net net;
         struct uplink uplink;
         uint64_t oom_kills; /* that were told */
@@ -319,6 +324,55 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         return r < 0 ? error_set(err, r, "control group of the sandbox: %s", strerror(-r)) : 0;
 }
 
+/*
+ * Waits until @pid is gone, at most @timeout_ms, then kills it. A thread that waits for a file system of the
+ * host that does not answer outlives that; nobody waits for it: it is gone when the host answers.
+ */
+static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
+        struct pollfd fd = { .fd = *pidfd, .events = POLLIN };
+
+        if (*pid <= 0)
+                return;
+        if (timeout_ms <= 0 || poll(&fd, 1, timeout_ms) <= 0)
+                (void) sys_pidfd_send_signal(*pidfd, SIGKILL);
+        if (poll(&fd, 1, KILL_TIMEOUT_MS) > 0)
+                while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+                        ;
+        *pid = 0;
+        *pidfd = fd_close(*pidfd);
+}
+
+/* What the engine's limits do to the work can be told when its group can be read. */
+static void watch_container(struct sandbox *sb) {
+        AUTO_BUF struct buf self = { 0 };
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/cgroup", sb->init);
+        if (!sb->plan->limits.engine || file_read_at(AT_FDCWD, path, SELF_MAX_BYTES, &self) < 0 ||
+            cgroup_watch("/sys/fs/cgroup", buf_cstr(&self), &sb->limits.cgroup) < 0)
+                return;
+        sb->oom_kills = cgroup_usage(&sb->limits.cgroup).oom_kills;
+}
+
+/* The same by an engine, and by a process that enters what it made. */
+static int start_container(struct sandbox *sb, struct setup *s, int run_fd, struct error *err) {
+        int r;
+
+        r = container_start(sb->plan, sb->run_id, run_fd, &sb->container, err);
+        if (r < 0)
+                return r;
+        trace_step(&s->trace, "container");
+        sb->init = sb->container.pid;
+        sb->init_pidfd = fcntl(sb->container.pidfd, F_DUPFD_CLOEXEC, 3);
+        if (sb->init_pidfd < 0)
+                return error_set(err, -errno, "the container's first process: %s", strerror(errno));
+        watch_container(sb);
+        sb->mnt_ns = open_ns(sb, "mnt");
+        if (sb->plan->oci->rootless)
+                sb->user_ns = open_ns(sb, "user");
+        return inject_start(s, &sb->container, &sb->injector, &sb->injector_pidfd, err);
+}
+
 /* Receives one event of pid 1 and checks what can be checked. @ret_fd: owned, -1: none. */
 static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *ret_fd) {
         size_t len, n = 0;
@@ -507,7 +561,7 @@ static void give_pipe(const struct native_id *id, int fd) {
                 errno = 0; /* the inherited descriptor works all the same */
 }
 
-static int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
+int native_exec(struct sandbox *sb, const struct exec_request *req, struct error *err) {
         struct proto_request msg = {
                 .op = PROTO_EXEC,
                 .id = req->id,
@@ -586,6 +640,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                            .host_fd = -1,
                            .proc_fd = -1,
                            .root_fd = -1,
+                           .fuse_dev = -1,
                            .fuse_fd = -1,
                            .sealed_fd = -1,
                            .trace = req->trace };
@@ -604,7 +659,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
                 return r;
         s.limits = &sb->limits;
         prepare_root(sb->plan, &s);
-        r = sockets_list(sb->plan, &s.sockets, err);
+        r = sb->plan->oci ? 0 : sockets_list(sb->plan, &s.sockets, err);
         if (r < 0)
                 return r;
         if ((r = fdpass_pair(fuse)) < 0)
@@ -633,7 +688,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         if (r == 0) {
                 s.sock = sock;
                 s.fuse_sock = fuse_b;
-                r = start_init(sb, &s, err);
+                r = sb->plan->oci ? start_container(sb, &s, req->run_fd, err) : start_init(sb, &s, err);
         }
         if (r < 0)
                 return r;
@@ -651,26 +706,10 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         trace_step(&s.trace, "meanwhile");
         if (r == 0)
                 r = wait_ready(sb, err);
+        if (r == 0)
+                end_process(&sb->injector, &sb->injector_pidfd, KILL_TIMEOUT_MS);
         trace_step(&s.trace, "wait-ready");
         return r;
-}
-
-/*
- * Waits until @pid is gone, at most @timeout_ms, then kills it. A thread that waits for a file system of the
- * host that does not answer outlives that; nobody waits for it: it is gone when the host answers.
- */
-static void end_process(pid_t *pid, int *pidfd, int timeout_ms) {
-        struct pollfd fd = { .fd = *pidfd, .events = POLLIN };
-
-        if (*pid <= 0)
-                return;
-        if (timeout_ms <= 0 || poll(&fd, 1, timeout_ms) <= 0)
-                (void) sys_pidfd_send_signal(*pidfd, SIGKILL);
-        if (poll(&fd, 1, KILL_TIMEOUT_MS) > 0)
-                while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
-                        ;
-        *pid = 0;
-        *pidfd = fd_close(*pidfd);
 }
 
 /* The region whose place is in no other one: on the way there nobody has to answer. */
@@ -689,11 +728,12 @@ static void abort_requests(const struct sandbox *sb) {
         int pidfd = -1;
         pid_t pid;
 
-        if (sb->user_ns < 0 || sb->mnt_ns < 0 || !target || sb->plan->rungs.no_guard)
+        if (sb->mnt_ns < 0 || !target || sb->plan->rungs.no_guard)
                 return;
         pid = sys_clone(0, &pidfd);
         if (pid == 0) {
-                if ((!sb->plan->rungs.no_userns && setns(sb->user_ns, CLONE_NEWUSER) < 0) ||
+                if ((sb->user_ns >= 0 && !sb->plan->rungs.no_userns &&
+                     setns(sb->user_ns, CLONE_NEWUSER) < 0) ||
                     setns(sb->mnt_ns, CLONE_NEWNS) < 0)
                         _exit(1);
                 _exit(umount2(target, MNT_FORCE) < 0);
@@ -726,10 +766,11 @@ static void end_sandbox(struct sandbox *sb) {
         sb->mnt_ns = fd_close(sb->mnt_ns); /* the mounts end here: the file server waits for that */
 }
 
-static struct sandbox *native_stop(struct sandbox *sb) {
+struct sandbox *native_stop(struct sandbox *sb) {
         if (!sb)
                 return NULL;
         sb->lost = true;
+        end_process(&sb->injector, &sb->injector_pidfd, 0);
         end_sandbox(sb);
         sb->sock = fd_close(sb->sock);
         /* what refers to an overlay holds its lower, and the file server would wait for that in vain */
@@ -746,12 +787,13 @@ static struct sandbox *native_stop(struct sandbox *sb) {
                 (void) sources_check(&sb->sources, NULL);
         sb->notice_fd = fd_close(sb->notice_fd);
         limits_close(&sb->limits);
+        container_remove(&sb->container);
         free(sb);
         return NULL;
 }
 
-static int native_start(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
-                        struct error *err) {
+int native_start(const struct driver_plan *plan, const struct start_request *req, struct sandbox **ret,
+                 struct error *err) {
         struct sandbox *sb = calloc(1, sizeof(*sb));
         int r;
 
@@ -764,6 +806,8 @@ static int native_start(const struct driver_plan *plan, const struct start_reque
                                 .user_ns = -1,
                                 .mnt_ns = -1,
                                 .fsd_pidfd = -1,
+                                .container = OCI_CONTAINER_INIT,
+                                .injector_pidfd = -1,
                                 .sock = -1,
                                 .notice_fd = -1,
                                 .net = NET_INIT,
@@ -792,7 +836,7 @@ static int native_probe(const struct ctx *ctx, const struct spec *spec, struct e
                    */
 }
 
-static int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {
+int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {
         const struct proto_request msg = {
                 .op = PROTO_SIGNAL, .id = id, .signal = sig, .flags = group ? PROTO_GROUP : 0
         };
@@ -800,14 +844,14 @@ static int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {
         return fdpass_send(sb->sock, &msg, sizeof(msg), NULL, 0);
 }
 
-static int native_set_network(struct sandbox *sb, const char *preset, const char *const *rules, size_t n,
-                              struct error *err) {
+int native_set_network(struct sandbox *sb, const char *preset, const char *const *rules, size_t n,
+                       struct error *err) {
         const int r = egress_send_policy(sb->net.control, preset, rules, n);
 
         return r < 0 ? error_set(err, r, "hand the rules to the egress proxy: %s", strerror(-r)) : 0;
 }
 
-static size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
+size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
         fds[0] = (struct pollfd){ .fd = sb->sock, .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = sb->notice_fd, .events = POLLIN };
         fds[2] = (struct pollfd){ .fd = sb->fsd_pidfd, .events = POLLIN };
@@ -822,15 +866,16 @@ static void tell_lost(struct sandbox *sb, const char *failure_code, const char *
         sb->lost = true;
 }
 
-static json_t *native_report(const struct sandbox *sb) {
+json_t *native_report(const struct sandbox *sb) {
         return limits_report(&sb->limits);
 }
 
 /* The state is the caller's own file, but a path of it is only believed when it can be one of ours. */
-static void native_reap(const json_t *plan, const char *run_id) {
+static void native_reap(const struct ctx *ctx, const json_t *plan, const char *run_id) {
         const json_t *const paths = json_object_get(plan, "cgroups");
         char name[96];
 
+        (void) ctx;
         (void) snprintf(name, sizeof(name), "/cofferdam-%s", run_id);
         for (size_t i = 0; i < json_array_size(paths); i++) {
                 const char *path = json_string_value(json_array_get(paths, i));
@@ -910,7 +955,7 @@ static void read_notices(struct sandbox *sb) {
         }
 }
 
-static void native_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t n) {
+void native_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t n) {
         if (n > 1 && fds[1].revents)
                 read_notices(sb);
         if (n > 0 && fds[0].revents)

@@ -87,7 +87,7 @@ int net_plan(struct driver_plan *plan, const struct spec *spec, struct error *er
 
         plan->network = spec->network.mode;
         if (plan->network == NETWORK_OPEN)
-                return uplink_plan(plan);
+                return plan->oci ? 0 : uplink_plan(plan);
         if (!net_wanted(plan))
                 return 0;
         plan->net_rules = json_array();

@@ -100,6 +100,10 @@ int tmpfs_add(struct driver_plan *plan, const char *target, uint64_t size_bytes,
 /** places_sort() - fill places[] from regions and tmpfs, parents first */
 void places_sort(struct driver_plan *plan);
 
+/** place_cover() - the place that the one at @index lies in, which stands before it; NULL: none, it is in
+ * the root */
+const struct native_place *place_cover(const struct driver_plan *plan, size_t index);
+
 /**
  * places_check() - whether every mount point of places[], sorted, is there or can be made
  * Nothing is made on the host. Return: 0, -ENOENT with a message that names the first that is not.

@@ -11,8 +11,7 @@
 #include "runtime/base/path.h"
 #include "runtime/base/sys.h"
 
-/* The place that @target lies in, which stands before it; NULL: the root's. */
-static const struct native_place *cover_of(const struct driver_plan *plan, size_t index) {
+const struct native_place *place_cover(const struct driver_plan *plan, size_t index) {
         for (size_t i = index; i-- > 0;)
                 if (path_below(plan->places[index].target, plan->places[i].target))
                         return &plan->places[i];
@@ -28,7 +27,7 @@ static bool is_missing(int dir, const char *name) {
 
 static bool lacks_point(const struct driver_plan *plan, size_t index) {
         const char *const target = plan->places[index].target;
-        const struct native_place *const cover = cover_of(plan, index);
+        const struct native_place *const cover = place_cover(plan, index);
         AUTO_FD int root = -1;
 
         if (cover && cover->tmpfs >= 0)
@@ -37,7 +36,7 @@ static bool lacks_point(const struct driver_plan *plan, size_t index) {
                 return is_missing(cover->region >= 0 ? plan->regions[cover->region].pin.fd
                                                      : plan->bypass[cover->bypass].fd,
                                   path_below(target, cover->target));
-        if (!os_shows(target))
+        if (plan->oci || !os_shows(target)) /* the engine makes it, or the root is ours */
                 return false;
         root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         return is_missing(root, target + 1);

@@ -18,6 +18,7 @@
 #include "drivers/native/parts.h"
 #include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
+#include "drivers/oci/oci.h"
 #include "fs/admit.h"
 #include "fs/rules-json.h"
 #include "runtime/base/cleanup.h"
@@ -74,7 +75,7 @@ static int security_plan(struct driver_plan *plan, const struct spec *spec, stru
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r;
 
-        if (spec->image)
+        if (spec->image && !plan->oci)
                 return error_set(err, -ENOTSUP,
                                  "CAPABILITY_UNSUPPORTED: image: driver 'native' shows the host's root: use "
                                  "--driver podman or docker");
@@ -89,7 +90,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         r = id_resolve(plan->ctx, spec->user, &plan->id, err);
         if (r == 0)
                 r = net_plan(plan, spec, err);
-        if (r == 0)
+        if (r == 0 && !plan->oci)
                 r = rungs_choose(plan, spec, err);
         if (r == 0)
                 r = workspace_add(plan, spec, err);
@@ -101,7 +102,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = persist_add(plan, spec, err);
         if (r == 0)
                 r = caches_add(plan, spec, err);
-        if (r == 0)
+        if (r == 0 && !plan->oci)
                 r = toolchains_add(plan, spec, err);
         if (r == 0)
                 r = seeds_add(plan, spec, err);
@@ -113,7 +114,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = env_build(plan, spec, err);
         if (r == 0)
                 r = bypasses_add(plan, spec, err);
-        if (r == 0)
+        if (r == 0 && !plan->oci) /* in a container the guard takes all writes */
                 r = engines_choose(plan, spec, err);
         if (r == 0)
                 r = cache_choose(plan, spec, err);
@@ -133,11 +134,19 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
 }
 
 int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret, struct error *err) {
+        return native_plan_oci(ctx, spec, NULL, ret, err);
+}
+
+int native_plan_oci(const struct ctx *ctx, const struct spec *spec, struct oci *oci, struct driver_plan **ret,
+                    struct error *err) {
         struct driver_plan *plan = calloc(1, sizeof(*plan));
         int r;
 
-        if (!plan)
+        if (!plan) {
+                (void) oci_free(oci);
                 return error_set(err, -ENOMEM, "out of memory");
+        }
+        plan->oci = oci;
         plan->ctx = ctx;
         plan->memo = pin_memo_new(); /* without it everything works, only slower */
         r = plan_fill(plan, spec, err);
@@ -154,6 +163,7 @@ int native_plan(const struct ctx *ctx, const struct spec *spec, struct driver_pl
 struct driver_plan *native_plan_free(struct driver_plan *plan) {
         if (!plan)
                 return NULL;
+        plan->oci = oci_free(plan->oci);
         profile_program_deinit(&plan->profile);
         free(plan->id.name);
         free(plan->id.home);
@@ -355,11 +365,13 @@ static const char *scope_text(const struct driver_plan *plan) {
 
 static const char *network_text(const struct driver_plan *plan) {
         if (plan->network == NETWORK_OPEN)
-                return plan->uplink ? "veth, masquerade" : "host";
+                return plan->oci ? "the engine's" : plan->uplink ? "veth, masquerade" : "host";
         return net_wanted(plan) ? "proxy" : "none";
 }
 
 static const char *userns_text(const struct driver_plan *plan) {
+        if (plan->oci)
+                return plan->oci->rootless ? "of the container" : "none";
         return plan->rungs.no_userns                      ? "none"
                : plan->id.host_uid == plan->id.inside_uid ? "identity"
                                                           : "mapped";
@@ -370,6 +382,8 @@ static const char *guard_text(const struct driver_plan *plan) {
 }
 
 static const char *root_text(const struct driver_plan *plan) {
+        if (plan->oci)
+                return "image, read-only";
         return plan->id.host_uid == 0 && !plan->rungs.no_userns ? "host, read-only, idmapped"
                                                                 : "host, read-only";
 }

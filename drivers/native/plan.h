@@ -30,6 +30,8 @@ enum {
         PLAN_DEGRADED_MAX = 16, /* the workspace's engine, its cache, each rung */
 };
 
+struct oci; /* drivers/oci/oci.h */
+
 /** struct native_id - who works: on the host and inside */
 struct native_id {
         uid_t host_uid, inside_uid;
@@ -174,6 +176,7 @@ struct driver_plan {
         size_t n_files;
         char **env; /* NULL-terminated, owned */
         size_t n_env;
+        struct oci *oci; /* a container engine makes the sandbox (drivers/oci/); owned, NULL: we do */
         bool nested_userns;
         struct profile_program profile; /* of the operator's file; len 0: none */
 };

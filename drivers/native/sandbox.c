@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fsuid.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -130,9 +131,14 @@ static int stage_uppers(struct setup *s, struct error *err) {
 }
 
 /* Root's second step: from here on another user works. */
-static int become_user(const struct native_id *id, struct error *err) {
-        if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
-                                setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
+static int become_user(const struct driver_plan *plan, struct error *err) {
+        const struct native_id *id = &plan->id;
+
+        if (id->switch_user && plan->oci) { /* who enters a container has to go on mounting: for files only */
+                (void) setfsgid(id->host_gid);
+                (void) setfsuid(id->host_uid);
+        } else if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
+                                       setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
                 return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
         if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) /* cleared by the change of ids */
                 return error_set(err, -errno, "parent-death signal: %s", strerror(errno));
@@ -164,16 +170,16 @@ static int mount_guard(struct setup *s, int dev, struct error *err) {
  * Must: open /dev/fuse in this user namespace (the kernel refuses any other); hand the descriptor to fsd.
  * Must not: keep the /dev/fuse descriptor; look at the device when the host has none (rungs.no_guard).
  */
-static int stage_fuse(struct setup *s, struct error *err) {
+int stage_fuse(struct setup *s, struct error *err) {
         const bool guard = !s->plan->rungs.no_guard;
         AUTO_FD int dev = -1;
         const uint32_t what = PROTO_FUSE_DEVICE;
         int r;
 
-        dev = guard ? open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1;
+        dev = s->fuse_dev >= 0 ? TAKE_FD(s->fuse_dev) : guard ? open("/dev/fuse", O_RDWR | O_CLOEXEC) : -1;
         if (guard && dev < 0)
                 return error_set(err, -errno, "open /dev/fuse: %s", strerror(errno));
-        r = become_user(&s->plan->id, err);
+        r = become_user(s->plan, err);
         if (r == 0 && guard)
                 r = mount_guard(s, dev, err);
         if (r < 0)
@@ -537,7 +543,7 @@ static int attach_bypass(const struct setup *s, const struct native_bypass *bypa
  * stage_places - home, temporary directories and the guarded regions, parents first
  * Must not: make a mount point anywhere but in our own tmpfs.
  */
-static int stage_places(struct setup *s, struct error *err) {
+int stage_places(struct setup *s, struct error *err) {
         int r;
 
         for (size_t i = 0; i < s->plan->n_places; i++) {
@@ -638,7 +644,7 @@ static int put_seed(const struct setup *s, uint32_t index, struct error *err) {
  * stage_files - the files of ours, then the seeds
  * Must: write to our own tmpfs only; the target of a seed is in the home (checked by the plan).
  */
-static int stage_files(struct setup *s, struct error *err) {
+int stage_files(struct setup *s, struct error *err) {
         for (size_t i = 0; i < s->plan->n_files; i++) {
                 const int r = put_file(s, &s->plan->files[i]);
 
@@ -829,7 +835,7 @@ static const struct {
         { "net", "net", stage_net },           { "confine", "seccomp", stage_confine },
 };
 
-_Noreturn static void give_up(const struct setup *s, const char *stage, const struct error *err) {
+_Noreturn void setup_give_up(const struct setup *s, const char *stage, const struct error *err) {
         struct proto_event event = { .type = PROTO_FAILED, .code = err->code };
 
         (void) snprintf(event.stage, sizeof(event.stage), "%s", stage);
@@ -839,9 +845,7 @@ _Noreturn static void give_up(const struct setup *s, const char *stage, const st
         _exit(1);
 }
 
-/* pid 1 and its commands: what the caller ignored (nohup, a shell without job control) is not ignored inside.
- */
-static void reset_signals(void) {
+void signals_reset(void) {
         const struct sigaction action = { .sa_handler = SIG_DFL };
 
         for (int sig = 1; sig < NSIG; sig++)
@@ -854,23 +858,23 @@ _Noreturn void sandbox_main(struct setup *s) {
         sigset_t all;
 
         (void) umask(0);
-        reset_signals();
+        signals_reset();
         (void) sigfillset(&all);
         (void) sigprocmask(SIG_SETMASK, &all,
                            NULL); /* RLIMIT_FSIZE: EFBIG tells more than dying of SIGXFSZ */
         (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         for (size_t i = 0; i < ARRAY_SIZE(stages); i++) {
                 if (stages[i].run(s, &err) < 0)
-                        give_up(s, s->explain ? s->explain : stages[i].explain, &err);
+                        setup_give_up(s, s->explain ? s->explain : stages[i].explain, &err);
                 trace_step(&s->trace, stages[i].name);
         }
         if (s->sealed_fd >= 0) {
                 const int r = sealed_exec(s->sealed_fd, s->sock, &s->plan->profile);
 
                 (void) error_set(&err, r, "execute a copy of cofferdam in memory: %s", strerror(-r));
-                give_up(s, "seccomp", &err);
+                setup_give_up(s, "seccomp", &err);
         }
         if (fdpass_send(s->sock, &ready, sizeof(ready), NULL, 0) < 0)
                 _exit(1);
-        init_serve(s->sock, &s->plan->profile);
+        init_serve(s->sock, &s->plan->profile, NULL);
 }

@@ -179,5 +179,5 @@ _Noreturn void native_init(void) {
         profile.len = bytes.len / sizeof(*profile.insns);
         if (fdpass_send(SOCK_FD, &ready, sizeof(ready), NULL, 0) < 0)
                 _exit(1);
-        init_serve(SOCK_FD, &profile);
+        init_serve(SOCK_FD, &profile, NULL);
 }

@@ -95,9 +95,26 @@ struct setup {
         int host_fd;         /* "/" of the host */
         int proc_fd;         /* "/proc" of the host, until the sandbox's own is there */
         int root_fd;         /* the new root */
+        int fuse_dev;        /* /dev/fuse, opened earlier; -1: stage_fuse() does */
         int fuse_fd;         /* the FUSE mount */
         int sealed_fd;       /* what pid 1 executes before it serves; -1: it goes on as it is */
 };
+
+/**
+ * stage_fuse(), stage_places(), stage_files() - stages of sandbox.c that furnish a container too: the guard's
+ * file system; home, temporary directories and regions; files of ours and seeds. Each says there what it
+ * must. Return: 0 or -errno with a message.
+ */
+int stage_fuse(struct setup *s, struct error *err) __attribute__((warn_unused_result));
+int stage_places(struct setup *s, struct error *err) __attribute__((warn_unused_result));
+int stage_files(struct setup *s, struct error *err) __attribute__((warn_unused_result));
+
+/** setup_give_up() - tell the supervisor that @stage failed, and end this process. Never returns. */
+_Noreturn void setup_give_up(const struct setup *s, const char *stage, const struct error *err);
+
+/** signals_reset() - what whoever started us ignored (nohup, a shell without job control) is not ignored
+ * inside */
+void signals_reset(void);
 
 /** hide() - cover the file or directory @path below the new root. Return: 0 (also when there is none),
  * -errno. */
@@ -116,9 +133,10 @@ _Noreturn void sandbox_main(struct setup *setup);
 /**
  * init_serve() - pid 1: reap, start commands, until the supervisor goes
  * @profile: what the commands live under besides pid 1's own filter; len 0: nothing
+ * @env: variables of the root, which each command has where it is not given others; NULL: none
  * Never returns.
  */
-_Noreturn void init_serve(int sock, const struct profile_program *profile);
+_Noreturn void init_serve(int sock, const struct profile_program *profile, char *const *env);
 
 /** landlock_can_scope() - whether the @scope of landlock_work() will work on this kernel */
 bool landlock_can_scope(void);

@@ -63,11 +63,7 @@ static void refuse_plan(const struct run_request *req, struct run_msg *ret, cons
 }
 
 static const char *failure_of(int r) {
-        return r == -EINVAL             ? "SPEC_INVALID"
-               : r == -ENOTSUP          ? "CAPABILITY_UNSUPPORTED"
-               : r == -EPERM            ? "BIND_SOURCE_REFUSED"
-               : r == DRIVER_HOST_LACKS ? "SANDBOX_DRIVER_UNAVAILABLE"
-                                        : "SANDBOX_SETUP_FAILED";
+        return r == -EPERM ? "BIND_SOURCE_REFUSED" : driver_failure(r);
 }
 
 static bool is_tty(const int stdio[3], int i) {
@@ -160,12 +156,12 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
 }
 
 /* What a supervisor that was killed could not clear up. Return: whether nothing is left of the run. */
-static bool bury(const struct driver_ops *driver, struct run_dir *dir) {
+static bool bury(const struct ctx *ctx, const struct driver_ops *driver, struct run_dir *dir) {
         AUTO_JSON json_t *state = NULL;
 
         (void) !run_state_load(dir, &state, NULL);
         if (driver->reap)
-                driver->reap(json_object_get(state, "plan"), dir->id);
+                driver->reap(ctx, json_object_get(state, "plan"), dir->id);
         return run_bury(dir);
 }
 
@@ -287,7 +283,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 tokens_end(&tokens, (char[TOKENS_RESULTS_MAX]){ 0 });
         if (r < 0 || ret->type != RUN_MSG_READY) /* the run is over */
                 tokens_after(&tokens, &order);
-        if (r < 0 && !bury(driver, &dir))
+        if (r < 0 && !bury(ctx, driver, &dir))
                 return error_wrap(err, r, "run %s keeps what it holds", dir.id);
         return r;
 }

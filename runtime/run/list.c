@@ -114,22 +114,22 @@ static int mark_finished(struct run_dir *dir, json_t *state, struct error *err) 
 }
 
 /* What the run's driver left outside the run directory. Without a state it is not known which it was. */
-static void reap_outside(const struct run_dir *dir, const json_t *state) {
+static void reap_outside(const struct ctx *ctx, const struct run_dir *dir, const json_t *state) {
         const char *name = json_string_value(json_object_get(state, "driver"));
         const struct driver_ops *driver = driver_find(name ? name : "auto");
 
         if (driver && driver->reap)
-                driver->reap(json_object_get(state, "plan"), dir->id);
+                driver->reap(ctx, json_object_get(state, "plan"), dir->id);
 }
 
-int run_forget(struct run_dir *dir) {
+int run_forget(const struct ctx *ctx, struct run_dir *dir) {
         AUTO_JSON json_t *state = NULL;
         const char *phase;
 
         (void) !run_state_load(dir, &state, NULL);
         phase = json_string_value(json_object_get(state, "phase"));
         if (!phase || strcmp(phase, "finished") != 0)
-                reap_outside(dir, state);
+                reap_outside(ctx, dir, state);
         return run_dir_remove(dir);
 }
 
@@ -186,7 +186,7 @@ static int reap(const struct listed_run *run, void *arg) {
                 remember(reap, r, &err);
                 return 0;
         }
-        reap_outside(run->dir, run->state);
+        reap_outside(reap->ctx, run->dir, run->state);
         kept = json_is_true(json_object_get(run->state, "keep")) ||
                (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
         if (kept && run->state)

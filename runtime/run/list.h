@@ -54,7 +54,7 @@ int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
 
 /** run_forget() - remove a run that has ended or died and is locked by the caller, with all it holds and what
  * its driver left outside. Return: 0 or -errno. */
-int run_forget(struct run_dir *dir);
+int run_forget(const struct ctx *ctx, struct run_dir *dir);
 
 /** struct glance - what a run sees of the others beside it */
 struct glance {

@@ -719,9 +719,7 @@ int supervisor_main(const struct supervisor_args *args) {
                 probe_remedy(r, &err);
         if (r < 0)
                 supervisor_fail(&s, EXIT_AROUND,
-                                r == DRIVER_HOST_LACKS ? "SANDBOX_DRIVER_UNAVAILABLE"
-                                : r == -ENOTSUP        ? "CAPABILITY_UNSUPPORTED"
-                                                       : "SANDBOX_SETUP_FAILED",
+                                driver_failure(r == -EINVAL ? -EIO : r), /* the plan has judged it */
                                 err.msg);
         else
                 look_around(&s);

@@ -1,0 +1,200 @@
+/*
+ * DOC: theory of operation
+ *
+ * A process that enters a container before its first command: the user namespace, where the container has
+ * one of its own, then mounts and network. What it mounts there is what pid 1 of a native sandbox mounts in
+ * its own root (native/sandbox.c), by the same functions, at places that the engine has made empty. So the
+ * guard serves the workspace in a container, whoever's daemon made it and whatever mounts that sees, and
+ * nothing of the run is ever mounted on the host.
+ *
+ * The image is hostile: every way inside starts at the root that pid 1 has and follows no link. Nothing but
+ * pid 1 runs in the container, and pid 1 is ours.
+ *
+ * Entering takes root, or to be the owner of the container's user namespace, as the caller of rootless podman
+ * is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "drivers/native/mnt.h"
+#include "drivers/native/net.h"
+#include "drivers/native/parts.h"
+#include "drivers/native/setup.h"
+#include "drivers/oci/oci.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+#include "runtime/base/sys.h"
+
+/** struct entry - how to get in; descriptors owned */
+struct entry {
+        const struct container *container;
+        bool user_ns; /* the container has its own */
+};
+
+static bool own_user_ns(pid_t pid) {
+        char path[64];
+        struct stat ours, theirs;
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
+        return stat("/proc/self/ns/user", &ours) < 0 || stat(path, &theirs) < 0 ||
+               ours.st_ino != theirs.st_ino;
+}
+
+static int open_roots(struct setup *s, const struct container *c, struct error *err) {
+        char path[64];
+
+        (void) snprintf(path, sizeof(path), "/proc/%d/root", c->pid);
+        s->host_fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        s->proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        s->root_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (s->host_fd < 0 || s->proc_fd < 0 || s->root_fd < 0)
+                return error_set(err, -errno, "root of the container: %s", strerror(errno));
+        return 0;
+}
+
+/* In this order: the device is the host's and has to be opened in the container's user namespace. */
+static int enter(struct setup *s, const struct entry *e, struct error *err) {
+        const int pidfd = e->container->pidfd;
+
+        if (e->user_ns && setns(pidfd, CLONE_NEWUSER) < 0)
+                return error_set(err, -errno, "enter the container's user namespace: %s", strerror(errno));
+        s->fuse_dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+        if (s->fuse_dev < 0)
+                return error_set(err, -errno, "open /dev/fuse: %s", strerror(errno));
+        if (setns(pidfd, CLONE_NEWNS | CLONE_NEWNET) < 0)
+                return error_set(err, -errno, "enter the container's mount and network namespaces: %s",
+                                 strerror(errno));
+        return 0;
+}
+
+/* Parts of a mount can be cloned where it is attached only (until Linux 6.15). */
+static int attach_fuse(const struct setup *s, struct error *err) {
+        AUTO_FD int point = mnt_point(s->root_fd, OCI_FUSE + 1, false);
+        const int r = point < 0 ? point : mnt_attach(s->fuse_fd, point);
+
+        return r < 0 ? error_set(err, r, "attach the guard's file system: %s", strerror(-r)) : 0;
+}
+
+/* The whole of it is not for the work; nor are our own files to be changed. */
+static int seal(const struct setup *s, struct error *err) {
+        static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
+        AUTO_FD int own = -1;
+        int r;
+
+        if (fchdir(s->root_fd) < 0 || umount2(OCI_FUSE + 1, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+                return error_set(err, -errno, "detach the guard's file system: %s", strerror(errno));
+        own = mnt_point(s->root_fd, OCI_DIR + 1, false);
+        r = own < 0 ? own : sys_mount_setattr(own, "", AT_EMPTY_PATH, &ro);
+        return r < 0 ? error_set(err, r, "make " OCI_DIR " read-only: %s", strerror(-r)) : 0;
+}
+
+static int make_net(const struct setup *s, struct error *err) {
+        struct ifreq req = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+        AUTO_FD int sock = -1;
+        int r = 0;
+
+        if (s->net_sock >= 0) {
+                sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+                if (sock < 0 || ioctl(sock, SIOCSIFFLAGS, &req) < 0)
+                        return error_set(err, -errno, "bring loopback up: %s", strerror(errno));
+                r = net_listen(s->plan, s->net_sock, err);
+                if (r < 0)
+                        return error_wrap(err, r, "sockets of the egress proxy");
+        }
+        r = s->relay_sock < 0 ? 0 : net_relay(s->relay_sock);
+        return r < 0 ? error_set(err, r, "socket of the relay: %s", strerror(-r)) : 0;
+}
+
+/* From here on pid 1 talks to the supervisor itself. */
+static int hand_over(const struct setup *s, const struct container *c, struct error *err) {
+        const struct profile_program *profile = &s->plan->profile;
+        struct oci_order order = { .version = COFFERDAM_VERSION,
+                                   .open_files = s->plan->limits.open_files,
+                                   .file_size_bytes = s->plan->limits.file_size,
+                                   .profile_bytes = (uint32_t) (profile->len * sizeof(*profile->insns)) };
+        AUTO_FD int file = -1;
+        int r = 0;
+
+        if (!s->plan->limits.engine)
+                order.weak = s->plan->limits.group;
+        if (order.profile_bytes) {
+                file = memfd_create("profile", MFD_CLOEXEC);
+                r = file < 0 ? -errno : write_all(file, profile->insns, order.profile_bytes);
+                if (r == 0 && lseek(file, 0, SEEK_SET) < 0)
+                        r = -errno;
+        }
+        if (r == 0)
+                r = fdpass_send(c->conn, &order, sizeof(order), (const int[]){ s->sock, file },
+                                order.profile_bytes ? 2 : 1);
+        return r < 0 ? error_set(err, r, "hand the container's first process its socket: %s", strerror(-r))
+                     : 0;
+}
+
+static int furnish(struct setup *s, const struct entry *e, const char **ret_stage, struct error *err) {
+        int r;
+
+        *ret_stage = "engine";
+        r = open_roots(s, e->container, err);
+        if (r == 0)
+                r = enter(s, e, err);
+        if (r == 0)
+                *ret_stage = "fuse";
+        if (r == 0)
+                r = stage_fuse(s, err);
+        if (r == 0)
+                *ret_stage = "mount";
+        if (r == 0)
+                r = attach_fuse(s, err);
+        if (r == 0)
+                r = stage_places(s, err);
+        if (r == 0)
+                r = stage_files(s, err);
+        if (r == 0)
+                r = seal(s, err);
+        if (r == 0)
+                *ret_stage = "engine";
+        if (r == 0)
+                r = make_net(s, err);
+        return r == 0 ? hand_over(s, e->container, err) : r;
+}
+
+_Noreturn static void inject_main(struct setup *s, const struct container *container) {
+        const struct entry entry = { .container = container, .user_ns = own_user_ns(container->pid) };
+        const char *stage = "engine";
+        struct error err = { 0 };
+
+        (void) umask(0);
+        (void) prctl(PR_SET_NAME, "cofferdam-inject", 0, 0, 0);
+        (void) prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (furnish(s, &entry, &stage, &err) < 0)
+                setup_give_up(s, stage, &err);
+        _exit(0);
+}
+
+int inject_start(struct setup *s, const struct container *container, pid_t *ret_pid, int *ret_pidfd,
+                 struct error *err) {
+        const pid_t pid = sys_clone(0, ret_pidfd);
+
+        if (pid == 0) {
+                s->trace = trace_fork(&s->trace, "inject");
+                inject_main(s, container);
+        }
+        if (pid < 0)
+                return error_set(err, pid, "fork what enters the container: %s", strerror(-pid));
+        *ret_pid = pid;
+        return 0;
+}

@@ -1,0 +1,138 @@
+/*
+ * DOC: theory of operation
+ *
+ * pid 1 of a container: this program, bound into it, started by the engine as the run's user and without a
+ * capability. It calls the supervisor by the one socket it is shown, and waits: nothing else runs in the
+ * container yet. When the mounts are there, it gets the control socket of the run, takes from itself what pid
+ * 1 of a native sandbox does not have either, and becomes the same exec server (native/init.c). When the
+ * supervisor goes, its end of the socket does, and with pid 1 the container ends, whatever the engine does.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "drivers/native/limits.h"
+#include "drivers/native/seccomp.h"
+#include "drivers/native/setup.h"
+#include "drivers/oci/oci.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/file.h"
+
+enum { ORDER_FDS = 2, ENV_COPY_MAX = 4096 };
+
+static int call_out(void) {
+        struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = OCI_SOCKET };
+        AUTO_FD int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+        if (sock < 0 || connect(sock, (const struct sockaddr *) &addr, sizeof(addr)) < 0)
+                return -errno;
+        return TAKE_FD(sock);
+}
+
+/* The image's variables, which the engine gave to this process: a copy, as confine_memory() wipes them. */
+static char **copy_env(void) {
+        char **copy;
+        size_t n = 0;
+
+        while (environ && environ[n] && n < ENV_COPY_MAX)
+                n++;
+        copy = calloc(n + 1, sizeof(*copy));
+        for (size_t i = 0; copy && i < n; i++) {
+                copy[i] = strdup(environ[i]);
+                if (!copy[i])
+                        return NULL;
+        }
+        return copy;
+}
+
+static int take_profile(int fd, uint32_t bytes, struct profile_program *ret) {
+        struct buf data = { 0 };
+        const int r = file_read(fd, PROFILE_BYTES_MAX, &data);
+
+        if (r < 0 || data.len != bytes)
+                return r < 0 ? r : -EPROTO;
+        ret->len = data.len / sizeof(*ret->insns);
+        ret->insns = (struct sock_filter *) (void *) buf_take(&data);
+        return 0;
+}
+
+/* As stage_confine() of a native sandbox, under what the engine has put us already. */
+static int confine(const struct oci_order *order, bool profile, struct error *err) {
+        const struct seccomp_options options = { .floor = profile };
+        const struct native_limits wanted = { .group = order->weak,
+                                              .open_files = order->open_files,
+                                              .file_size = order->file_size_bytes };
+        const struct limits limits = { .wanted = &wanted,
+                                       .cgroup = CGROUP_INIT,
+                                       .weak_memory = order->weak.memory_bytes > 0,
+                                       .weak_pids = order->weak.pids > 0,
+                                       .weak_cpus = order->weak.cpu_milli > 0 };
+        struct seccomp_program filter;
+        int r;
+
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+                return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
+        r = landlock_work(true, false);
+        if (r < 0 && r != -ENOTSUP && r != -EPERM && r != -ENOSYS)
+                return error_set(err, r, "landlock: %s", strerror(-r));
+        r = limits_inherit(&limits, err);
+        if (r < 0)
+                return r;
+        r = confine_caps();
+        if (r < 0)
+                return error_set(err, r, "drop capabilities: %s", strerror(-r));
+        r = seccomp_filter_compile(SECCOMP_HOST, &options, &filter, err);
+        if (r < 0)
+                return r;
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+                return error_set(err, -errno, "dumpable: %s", strerror(errno));
+        r = seccomp_filter_load(&filter);
+        return r < 0 ? error_set(err, r, "load the system call filter: %s", strerror(-r)) : 0;
+}
+
+_Noreturn static void serve(int sock, const struct oci_order *order, const struct profile_program *profile,
+                            char *const *env) {
+        struct proto_event event = { .type = PROTO_READY };
+        struct error err = { 0 };
+        int r;
+
+        confine_memory("cofferdam-init");
+        confine_fds(&sock, 1);
+        r = confine(order, profile->len > 0, &err);
+        if (r < 0) {
+                event = (struct proto_event){ .type = PROTO_FAILED, .code = r, .stage = "seccomp" };
+                (void) snprintf(event.text, sizeof(event.text), "in the container: %.400s", err.msg);
+        }
+        if (fdpass_send(sock, &event, sizeof(event), NULL, 0) < 0 || r < 0)
+                _exit(1);
+        init_serve(sock, profile, env);
+}
+
+_Noreturn void oci_inside(void) {
+        char **const env = copy_env();
+        struct profile_program profile = { 0 };
+        struct oci_order order;
+        int fds[ORDER_FDS] = { -1, -1 };
+        size_t len, n = 0;
+        AUTO_FD int conn = -1;
+
+        (void) umask(0);
+        signals_reset();
+        conn = call_out();
+        if (!env || conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, ORDER_FDS, &n) < 0)
+                _exit(1); /* the supervisor knows: nobody called, or it is gone */
+        if (len != sizeof(order) || strncmp(order.version, COFFERDAM_VERSION, sizeof(order.version)) != 0 ||
+            n != (order.profile_bytes ? 2 : 1))
+                _exit(1);
+        if (order.profile_bytes && take_profile(fds[1], order.profile_bytes, &profile) < 0)
+                _exit(1);
+        serve(fds[0], &order, &profile, env);
+}

@@ -1,0 +1,352 @@
+/*
+ * DOC: theory of operation
+ *
+ *   supervisor ── CLI run ──► engine ──► container: pid 1 = this program (inside.c)
+ *       │  ◄──── connects to <run>/ctl/socket, which is bound into it ────┘
+ *       ├── fork ── injecting process (inject.c): enters, mounts, hands pid 1 the control socket, ends
+ *       └── fork ── remover: waits for the end of the supervisor's socket, then CLI rm
+ *
+ * The engine is told of two binds, a user and limits, and of no path of the run's. Its command line is called
+ * to make the container and to remove it; nothing of a command goes through it, so that a command costs what
+ * it costs in a native sandbox, and an engine that dies takes no command with it that it does not run.
+ *
+ * Nothing is left whoever dies: without the supervisor pid 1 ends, and with it the container, which the
+ * engine removes (--rm) and the remover too. Without remover and engine, what is left is a name, which gc
+ * finds by its labels.
+ *
+ * The supervisor executes nothing once commands run (runtime/run/confine.c): hence the remover.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "drivers/native/plan.h"
+#include "drivers/native/setup.h"
+#include "drivers/oci/oci.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/base/fdpass.h"
+#include "runtime/base/sys.h"
+
+enum {
+        RUN_MS = 120000,  /* make a container of an image that is there */
+        PULL_MS = 600000, /* docs: phases and their bounds */
+        REMOVE_MS = 10000,
+        CALL_MS = 20000, /* from the engine's word to pid 1's */
+        REMOVE_TRIES = 3,
+        REMOVE_ALL_MS = REMOVE_TRIES * REMOVE_MS + 2000,
+};
+
+int oci_failure(const char *text) {
+        static const struct {
+                const char *part;
+                int code;
+        } known[] = {
+                { "is already in use", -EEXIST },
+                { "cannot connect to the docker daemon", DRIVER_HOST_LACKS },
+                { "is the docker daemon running", DRIVER_HOST_LACKS },
+                { "error during connect", DRIVER_HOST_LACKS },
+                { "permission denied while trying to connect", DRIVER_HOST_LACKS },
+                { "no space left on device", DRIVER_FULL },
+                { "no such image", DRIVER_NO_IMAGE },
+                { "image not known", DRIVER_NO_IMAGE },
+                { "unable to find image", DRIVER_NO_IMAGE },
+                { "manifest unknown", DRIVER_NO_IMAGE },
+                { "pull access denied", DRIVER_NO_IMAGE },
+                { "did not resolve to an alias", DRIVER_NO_IMAGE },
+                { "invalid reference format", DRIVER_NO_IMAGE },
+                { "no such container", -ESRCH },
+                { "no container with name or id", -ESRCH },
+        };
+
+        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+                if (strcasestr(text, known[i].part))
+                        return known[i].code;
+        return -EIO;
+}
+
+/* The last line of what an engine said, without its "Error: ". */
+static const char *last_words(const char *text) {
+        const char *line = strrchr(text, '\n');
+
+        line = line ? line + 1 : text;
+        /* docker ends with a hint; what happened stands before it */
+        if (strncmp(line, "See 'docker", 11) == 0 || strncmp(line, "Run 'docker", 11) == 0)
+                line = text;
+        if (strncmp(line, "Error: ", 7) == 0)
+                line += 7;
+        return line;
+}
+
+/* ---- the remover ---- */
+
+static int remove_once(const struct ctx *ctx, const char *program, const char *name) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        int r;
+
+        cli_add(&args, "%s", program);
+        cli_add(&args, "rm");
+        cli_add(&args, "--force");
+        cli_add(&args, "--volumes");
+        if (strcmp(program, "podman") == 0)
+                cli_add_pair(&args, "--time", "0");
+        cli_add(&args, "%s", name);
+        r = cli_run(ctx, &args, REMOVE_MS, &result, NULL);
+        if (r < 0)
+                return r;
+        if (strcasestr(result.err, "already in progress"))
+                return -EAGAIN;
+        r = result.exit_code == 0 ? 0 : oci_failure(result.err);
+        return r == -ESRCH ? 0 : r;
+}
+
+int oci_remove(const struct ctx *ctx, const char *program, const char *name) {
+        int r = -EAGAIN;
+
+        for (int i = 0; r < 0 && r != DRIVER_HOST_LACKS && i < REMOVE_TRIES; i++) {
+                if (i > 0)
+                        (void) poll(NULL, 0, 100); /* the engine removes it itself at this moment */
+                r = remove_once(ctx, program, name);
+        }
+        return r;
+}
+
+void oci_reap(const struct ctx *ctx, const char *program, const char *run_id) {
+        char name[96];
+
+        (void) snprintf(name, sizeof(name), "cofferdam-%s", run_id);
+        (void) !oci_remove(ctx, program, name); /* gc comes again */
+}
+
+_Noreturn static void remover_main(const struct ctx *ctx, const char *program, const char *name, int sock) {
+        AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        char word;
+        size_t len;
+
+        (void) setpgid(0, 0);
+        (void) prctl(PR_SET_NAME, "cofferdam-oci", 0, 0, 0);
+        for (int i = 0; null >= 0 && i < 3; i++)
+                (void) dup2(null, i);
+        confine_fds(&sock, 1);
+        while (fdpass_recv(sock, &word, sizeof(word), &len, NULL, 0, NULL) >= 0)
+                ; /* the end of file is all there is */
+        word = oci_remove(ctx, program, name) < 0 ? 'n' : 'y';
+        (void) !fdpass_send(sock, &word, sizeof(word), NULL, 0);
+        _exit(word == 'n');
+}
+
+static int remover_start(const struct ctx *ctx, const char *program, const char *name, struct container *c,
+                         struct error *err) {
+        AUTO_FD int theirs = -1;
+        int pair[2], r;
+
+        r = fdpass_pair(pair);
+        if (r < 0)
+                return error_set(err, r, "socketpair: %s", strerror(-r));
+        c->remover_sock = pair[0];
+        theirs = pair[1];
+        c->remover = sys_clone(0, &c->remover_pidfd);
+        if (c->remover == 0)
+                remover_main(ctx, program, name, theirs);
+        if (c->remover > 0)
+                return 0;
+        r = c->remover;
+        c->remover = 0;
+        return error_set(err, r, "start the remover of the container: %s", strerror(-r));
+}
+
+void container_remove(struct container *c) {
+        struct pollfd fd = { .fd = c->remover_pidfd, .events = POLLIN };
+
+        c->conn = fd_close(c->conn);
+        c->pidfd = fd_close(c->pidfd);
+        if (c->remover <= 0)
+                return;
+        (void) shutdown(c->remover_sock, SHUT_WR);
+        if (poll(&fd, 1, REMOVE_ALL_MS) <= 0)
+                (void) sys_pidfd_send_signal(c->remover_pidfd, SIGKILL);
+        while (waitpid(c->remover, NULL, 0) < 0 && errno == EINTR)
+                ;
+        c->remover = 0;
+        c->remover_pidfd = fd_close(c->remover_pidfd);
+        c->remover_sock = fd_close(c->remover_sock);
+}
+
+/* ---- the socket that pid 1 calls ---- */
+
+/* <run>/ctl with an empty place for the program and a socket that everyone inside may call. @ret_dir: owned
+ */
+static int make_ctl(int run_fd, int *ret_dir) {
+        struct sockaddr_un addr = { .sun_family = AF_UNIX };
+        AUTO_FD int dir = -1, point = -1, sock = -1;
+
+        if (mkdirat(run_fd, "ctl", 0755) < 0 && errno != EEXIST)
+                return -errno;
+        dir = open_beneath(run_fd, "ctl", O_RDONLY | O_DIRECTORY, 0);
+        if (dir < 0)
+                return dir;
+        point = openat(dir, "init", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        if (fchmod(dir, 0755) < 0 || point < 0 || sock < 0)
+                return -errno;
+        (void) snprintf(addr.sun_path, sizeof(addr.sun_path), "/proc/self/fd/%d/socket", dir);
+        if (bind(sock, (const struct sockaddr *) &addr, sizeof(addr)) < 0 ||
+            fchmodat(dir, "socket", 0666, 0) < 0 || listen(sock, 1) < 0)
+                return -errno;
+        *ret_dir = TAKE_FD(dir);
+        return TAKE_FD(sock);
+}
+
+/* Waits for pid 1, and takes hold of it while its connection says that it lives. */
+static int await_call(int sock, struct container *c, struct error *err) {
+        struct pollfd fd = { .fd = sock, .events = POLLIN };
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+        int r;
+
+        do
+                r = poll(&fd, 1, CALL_MS);
+        while (r < 0 && errno == EINTR);
+        if (r == 0)
+                return error_set(err, -ETIMEDOUT, "the container's first process did not call within %d s",
+                                 CALL_MS / 1000);
+        c->conn = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
+        if (c->conn < 0 || getsockopt(c->conn, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+                return error_set(err, -errno, "call of the container's first process: %s", strerror(errno));
+        if (peer.pid <= 0)
+                return error_set(err, -ENOTSUP,
+                                 "the engine's containers are in a process ID namespace that is not seen "
+                                 "here: run cofferdam where the engine runs");
+        c->pidfd = sys_pidfd_open(peer.pid);
+        if (c->pidfd < 0)
+                return error_set(err, c->pidfd, "the container's first process: %s", strerror(-c->pidfd));
+        fd = (struct pollfd){ .fd = c->conn, .events = POLLIN };
+        if (poll(&fd, 1, 0) != 0) /* it has nothing to say: it is gone */
+                return error_set(err, -ECONNRESET, "the container's first process died");
+        c->pid = peer.pid;
+        return 0;
+}
+
+/* ---- the calls ---- */
+
+/* One call that has to succeed. @what: "run" and the like, for messages */
+static int engine_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms,
+                       struct error *err) {
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        int r;
+
+        r = cli_run(ctx, args, timeout_ms, &result, err);
+        if (r == -ENOENT || r == -EACCES)
+                return error_set(err, DRIVER_HOST_LACKS,
+                                 "%s: not found in PATH: install it ('sudo apt-get install %s'), or use "
+                                 "--driver native",
+                                 args->v[0], strcmp(args->v[0], "docker") == 0 ? "docker.io" : args->v[0]);
+        if (r < 0 || result.exit_code == 0)
+                return r;
+        r = oci_failure(result.err);
+        return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(last_words(result.err)));
+}
+
+static int pull(const struct driver_plan *plan, struct error *err) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        int r;
+
+        cli_add(&args, "%s", plan->oci->program);
+        cli_add(&args, "pull");
+        cli_add(&args, "--quiet");
+        cli_add(&args, "--");
+        cli_add(&args, "%s", plan->oci->image);
+        r = engine_call(plan->ctx, &args, PULL_MS, err);
+        return r == 0 || r == DRIVER_HOST_LACKS || r == -ETIMEDOUT || r == DRIVER_FULL
+                       ? r
+                       : error_wrap(err, DRIVER_NO_IMAGE, "image '%s'", ESC(plan->oci->image));
+}
+
+/* Whether the container @name is one of this run, which has none that lives. */
+static bool is_stale(const struct driver_plan *plan, const char *name, const char *run_id) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        char want[128];
+
+        cli_add(&args, "%s", plan->oci->program);
+        cli_add(&args, "inspect");
+        cli_add_pair(&args, "--format", "{{index .Config.Labels \"ironflow.io/run-id\"}}");
+        cli_add(&args, "%s", name);
+        (void) snprintf(want, sizeof(want), "%s\n", run_id);
+        return cli_run(plan->ctx, &args, REMOVE_MS, &result, NULL) == 0 && result.exit_code == 0 &&
+               strcmp(buf_cstr(&result.out), want) == 0;
+}
+
+/* run, with one remedy for a name that is taken and one for an image that is not there. */
+static int run(const struct driver_plan *plan, const struct cli_args *args, const char *name,
+               const char *run_id, struct error *err) {
+        bool pulled = false, removed = false;
+
+        for (;;) {
+                int r = engine_call(plan->ctx, args, RUN_MS, err);
+
+                if (r == DRIVER_NO_IMAGE && !pulled) {
+                        pulled = true;
+                        r = pull(plan, err);
+                } else if (r == -EEXIST && !removed && is_stale(plan, name, run_id)) {
+                        removed = true;
+                        r = oci_remove(plan->ctx, plan->oci->program, name);
+                } else {
+                        return r;
+                }
+                if (r < 0)
+                        return r;
+        }
+}
+
+static int link_of(const char *link, char *ret, size_t size) {
+        const ssize_t n = readlink(link, ret, size - 1);
+
+        if (n < 0)
+                return -errno;
+        ret[n] = '\0';
+        return (size_t) n == size - 1 ? -ENAMETOOLONG : 0;
+}
+
+int container_start(const struct driver_plan *plan, const char *run_id, int run_fd, struct container *c,
+                    struct error *err) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        char link[32], run_dir[PATH_MAX], exe[PATH_MAX], name[96];
+        AUTO_FD int sock = -1, ctl = -1;
+        int r;
+
+        (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", run_fd);
+        (void) snprintf(name, sizeof(name), "cofferdam-%s", run_id);
+        r = link_of(link, run_dir, sizeof(run_dir));
+        if (r == 0)
+                r = link_of("/proc/self/exe", exe, sizeof(exe));
+        if (r < 0)
+                return error_set(err, r, "paths of the run's directory and of this program: %s",
+                                 strerror(-r));
+        r = oci_args(plan, run_id, run_dir, exe, &args, err);
+        if (r < 0)
+                return r;
+        sock = make_ctl(run_fd, &ctl);
+        if (sock < 0)
+                return error_set(err, sock, "socket for the container: %s", strerror(-sock));
+        r = remover_start(plan->ctx, plan->oci->program, name, c, err);
+        if (r == 0)
+                r = run(plan, &args, name, run_id, err);
+        if (r == 0)
+                r = await_call(sock, c, err);
+        (void) unlinkat(ctl, "socket", 0); /* nobody else is to call */
+        return r;
+}

@@ -1,0 +1,153 @@
+/*
+ * oci.c - the docker and podman drivers: what differs from the native one before a container is made, and
+ * what their command lines answer
+ */
+#include "drivers/oci/oci.h"
+
+#include <errno.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+#include "drivers/native/native.h"
+#include "drivers/native/net.h"
+#include "drivers/native/parts.h"
+#include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
+#include "runtime/spec/keys.h"
+
+struct oci *oci_free(struct oci *oci) {
+        if (oci) {
+                free(oci->image);
+                free(oci->state_dir);
+                free(oci);
+        }
+        return NULL;
+}
+
+/* What a container cannot have. */
+static int check(const struct spec *spec, const char *program, struct error *err) {
+        const struct {
+                bool asked;
+                const char *key, *why;
+        } rows[] = {
+                { spec->host_root, "host_root", "its root is an image: use --driver native" },
+                { spec->security.nested_userns, "security.nested_userns",
+                  "the engine refuses namespaces to a container: use --driver native" },
+                { spec->workspace.n_bypass > 0, "workspace.bypass",
+                  "the guard serves all of the workspace there: leave it out" },
+                { spec->workspace.engine == ENGINE_OVERLAY, "workspace.engine",
+                  "the guard takes all writes there: use --engine fuse or auto" },
+        };
+
+        if (!spec->image)
+                return error_set(err, -EINVAL, "image: driver '%s' needs one: give --image", program);
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+                if (rows[i].asked)
+                        return error_set(err, -ENOTSUP, "CAPABILITY_UNSUPPORTED: %s: driver '%s': %s",
+                                         rows[i].key, program, rows[i].why);
+        if (spec->image[0] == '-')
+                return error_set(err, -EINVAL, "image: '%s' is no reference", ESC(spec->image));
+        return 0;
+}
+
+static int fill(const struct ctx *ctx, const struct spec *spec, struct oci *oci) {
+        oci->image = strdup(spec->image);
+        oci->state_dir = strdup(ctx->state_dir ? ctx->state_dir : "");
+        oci->rootless = strcmp(oci->program, "podman") == 0 && ctx->uid != 0;
+        return oci->image && oci->state_dir ? 0 : -ENOMEM;
+}
+
+/* Version 1 of control groups is for root only, so podman of a user limits nothing there. */
+static bool engine_limits(const struct oci *oci) {
+        struct statfs fs;
+
+        return !oci->rootless || (statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC);
+}
+
+static void limits(struct driver_plan *plan, const struct spec *spec) {
+        static const char why[] = "control groups of version 1 are for root, not for podman of a user";
+        struct cgroup_limits *g = &plan->limits.group;
+
+        if (engine_limits(plan->oci)) {
+                plan->limits.engine = plan->oci->program;
+                return;
+        }
+        plan->limits.no_cgroup = true; /* by means of each process: limits_open() refuses or does them */
+        if (spec->isolation == ISOLATION_DEGRADE && g->memory_bytes)
+                plan_degrade(plan, "limits.memory of all processes together",
+                             "a limit of each process's data", why);
+        if (spec->isolation == ISOLATION_DEGRADE && g->cpu_milli)
+                plan_degrade(plan, "limits.cpus", "as many processors, rounded up", why);
+        if (!g->pids)
+                g->pids = OCI_PIDS;
+}
+
+static int plan(const char *program, const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                struct error *err) {
+        struct oci *oci;
+        int r;
+
+        r = check(spec, program, err);
+        if (r < 0)
+                return r;
+        oci = calloc(1, sizeof(*oci));
+        if (!oci)
+                return error_set(err, -ENOMEM, "out of memory");
+        oci->program = program;
+        r = fill(ctx, spec, oci);
+        if (r < 0) {
+                (void) oci_free(oci);
+                return error_set(err, r, "out of memory");
+        }
+        r = native_plan_oci(ctx, spec, oci, ret, err);
+        if (r < 0)
+                return r;
+        limits(*ret, spec);
+        return 0;
+}
+
+static int plan_podman(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                       struct error *err) {
+        return plan("podman", ctx, spec, ret, err);
+}
+
+static int plan_docker(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
+                       struct error *err) {
+        return plan("docker", ctx, spec, ret, err);
+}
+
+static bool own_loopback(const struct driver_plan *plan) {
+        (void) plan;
+        return true;
+}
+
+static int probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        (void) ctx;
+        (void) spec;
+        (void) err;
+        return 0;
+}
+
+static void reap_podman(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+        (void) plan;
+        oci_reap(ctx, "podman", run_id);
+}
+
+static void reap_docker(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+        (void) plan;
+        oci_reap(ctx, "docker", run_id);
+}
+
+#define OPS(PROGRAM)                                                                                    \
+        {                                                                                               \
+                .name = #PROGRAM, .own_loopback = own_loopback, .probe = probe, .plan = plan_##PROGRAM, \
+                .plan_free = native_plan_free, .describe = native_describe, .start = native_start,      \
+                .report = native_report, .reap = reap_##PROGRAM, .exec = native_exec,                   \
+                .signal = native_signal, .set_network = native_set_network, .poll = native_poll,        \
+                .dispatch = native_dispatch, .stop = native_stop,                                       \
+        }
+
+const struct driver_ops driver_podman = OPS(podman);
+const struct driver_ops driver_docker = OPS(docker);

@@ -1,0 +1,105 @@
+/*
+ * oci.h - a container engine makes the sandbox: docker and podman, one driver with two command lines
+ *
+ * The engine makes namespaces, root, limits and the rest of a hardened container around our own pid 1. What
+ * the native driver mounts in a sandbox of its own is mounted in the container by a process that enters it,
+ * and commands travel as they do there: DOC in launch.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "drivers/driver.h"
+#include "drivers/native/cgroup.h"
+#include "drivers/oci/cli.h"
+#include "runtime/spec/spec.h"
+
+struct setup; /* drivers/native/setup.h */
+
+extern const struct driver_ops driver_podman, driver_docker;
+
+/* where things are in every container */
+#define OCI_DIR    "/run/cofferdam" /* a tmpfs of the engine's; read-only once a command runs */
+#define OCI_FUSE   OCI_DIR "/fuse"  /* the guard's file system, while parts of it are taken */
+#define OCI_CTL    OCI_DIR "/ctl"   /* of the run's directory, read-only */
+#define OCI_INIT   OCI_CTL "/init"  /* this program */
+#define OCI_SOCKET OCI_CTL "/socket"
+
+enum { OCI_PIDS = 4096 /* without limits.pids */ };
+
+/** OCI_WORD - the first word for oci_inside(); nobody types it */
+#define OCI_WORD "@container"
+
+/** struct oci - what the plan of a run in a container holds besides the native one; owned by that */
+struct oci {
+        const char *program; /* "podman", "docker"; static */
+        char *image;
+        char *state_dir; /* whose runs the container is one of */
+        bool rootless;   /* podman of a user: the container is in a user namespace of the caller's */
+};
+
+/** struct container - one that runs; OCI_CONTAINER_INIT is none */
+struct container {
+        pid_t pid; /* of its first process, as this process counts */
+        int pidfd; /* of the same; owned */
+        int conn;  /* to it; owned */
+        pid_t remover;
+        int remover_pidfd, remover_sock; /* owned */
+};
+#define OCI_CONTAINER_INIT \
+        { .pidfd = -1, .conn = -1, .remover_pidfd = -1, .remover_sock = -1 }
+
+/** oci_free() - NULL-safe. Return: NULL. */
+struct oci *oci_free(struct oci *oci);
+
+/**
+ * container_start() - make the container of a run and wait until its first process has called
+ * @ret: after OCI_CONTAINER_INIT; container_remove() is due in any case
+ * Pulls the image when it is not there. Blocks for as long as the engine takes, within bounds. Forks.
+ * Return: 0, DRIVER_HOST_LACKS (no engine), DRIVER_NO_IMAGE, -ETIMEDOUT, DRIVER_FULL, -errno, with a message.
+ */
+int container_start(const struct driver_plan *plan, const char *run_id, int run_fd, struct container *ret,
+                    struct error *err) __attribute__((warn_unused_result));
+
+/** container_remove() - end it and wait until the engine has forgotten it; idempotent. Executes nothing
+ * itself. */
+void container_remove(struct container *container);
+
+/**
+ * inject_start() - fork the process that enters the container, mounts what the plan says, and hands the
+ * first process its socket
+ * @s: what it needs; its sock gets what went wrong, as from pid 1 of a native sandbox
+ * Return: 0 or -errno.
+ */
+int inject_start(struct setup *s, const struct container *container, pid_t *ret_pid, int *ret_pidfd,
+                 struct error *err) __attribute__((warn_unused_result));
+
+/** oci_remove() - force the container @name away; none is fine. Forks, blocks at most half a minute. Return:
+ * 0, DRIVER_HOST_LACKS, -errno. */
+int oci_remove(const struct ctx *ctx, const char *program, const char *name)
+        __attribute__((warn_unused_result));
+
+/** oci_reap() - oci_remove() of the container of a run that died, as far as that goes */
+void oci_reap(const struct ctx *ctx, const char *program, const char *run_id);
+
+/** oci_inside() - the first process of a container. Never returns. */
+_Noreturn void oci_inside(void);
+
+/** oci_args() - the words that make the container of a run. @run_dir: absolute path of its directory
+ * Return: 0, -EINVAL (a path that no engine can be told), -errno. */
+int oci_args(const struct driver_plan *plan, const char *run_id, const char *run_dir, const char *exe,
+             struct cli_args *ret, struct error *err) __attribute__((warn_unused_result));
+
+/** oci_failure() - the code of what an engine said on stderr. Return: DRIVER_HOST_LACKS, DRIVER_NO_IMAGE,
+ * -EEXIST (name in use), -ESRCH (no such container), DRIVER_FULL, -EIO. */
+int oci_failure(const char *text) __attribute__((warn_unused_result));
+
+/** struct oci_order - the injecting process to the first one; descriptors: the control socket, a profile */
+struct oci_order {
+        char version[32];
+        uint64_t open_files, file_size_bytes; /* of each process; 0: as they are */
+        struct cgroup_limits weak;            /* what the engine does not keep: by other means */
+        uint32_t profile_bytes;               /* 0: none, and no second descriptor */
+};
