@@ -1,0 +1,189 @@
+#!/usr/bin/env bash
+# Runs in containers of podman (as root and as a user) and docker (as root, whose daemon is started here): the same
+# command line, the same result as natively, and nothing left behind.
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/integration/engine-lib.sh
+. "$(dirname "$0")/engine-lib.sh"
+
+nothing_left() { # ENGINE
+        eq '' "$(containers "$1")" 'containers'
+        eq '' "$(ls "$XDG_STATE_HOME/cofferdam/runs" 2>/dev/null)" 'runs'
+}
+
+runs() {
+        engine_ready "$1"
+        mkdir .git .git/hooks
+        eq "out $W yes" "$(boxed "$1" -- sh -c "echo out \$PWD \$OF_IMAGE; echo err >&2; echo new >new; exit 7" 2>err || echo "rc $?" >rc)"
+        eq 'rc 7' "$(cat rc)"
+        eq err "$(cat err)"
+        eq new "$(cat new)"
+        eq "$(id -u):$(id -g)" "$(stat -c %u:%g new)" 'owner on the host'
+        nothing_left "$1"
+}
+guards() { # nothing of it but the hook, and that is held: no file server, no guard
+        engine_ready "$1"
+        mkdir -p .git/hooks
+        echo secret >.env
+        id=$("$C" start -d "$1" --image busy:1 --hide .env)
+        status 1 "$C" exec "$id" -- cat .env 2>/dev/null
+        "$C" exec "$id" -- sh -c 'echo evil >.git/hooks/pre-commit; cat .git/hooks/pre-commit' >seen
+        eq evil "$(cat seen)"
+        [ ! -e .git/hooks/pre-commit ] || fail 'the hook is on the host'
+        has "$("$C" diff "$id")" .git/hooks/pre-commit
+        "$C" stop "$id" >/dev/null
+        has "$("$C" diff --held "$id")" .git/hooks/pre-commit
+        "$C" apply "$id" .git/hooks/pre-commit >/dev/null
+        eq evil "$(cat .git/hooks/pre-commit)"
+        "$C" rm --force "$id" >/dev/null 2>&1 || true
+        nothing_left "$1"
+}
+keeps_copies() {
+        engine_ready "$1"
+        echo old >file
+        id=$("$C" start -d "$1" --image busy:1 --workspace-mode cow)
+        "$C" exec "$id" -- sh -c 'echo new >file; mkdir d; echo x >d/x'
+        eq old "$(cat file)"
+        "$C" stop "$id" >/dev/null
+        eq 'A d A d/x M file' "$("$C" diff "$id" | sort -k2 | xargs)"
+        "$C" apply "$id" file >/dev/null
+        eq new "$(cat file)"
+        "$C" discard "$id"
+        nothing_left "$1"
+}
+serves_commands() {
+        engine_ready "$1"
+        id=$("$C" start -d "$1" --image busy:1 -e A=1)
+        eq 1 "$(containers "$1" | wc -l)"
+        eq '1 2' "$("$C" exec -e B=2 "$id" -- sh -c 'echo $A $B')"
+        eq abc "$(echo abc | "$C" exec "$id" -- cat)"
+        # a script of a megabyte is more than one argument can be: it comes by stdin, whose end is seen
+        { head -c 1000000 /dev/zero | tr '\0' '#'; echo; echo 'echo end; exit 3'; } >script
+        eq end "$(status 3 "$C" exec "$id" -- sh -s <script)"
+        status 3 "$C" exec "$id" -- sh -c 'exit 3'
+        status 137 "$C" exec "$id" -- sh -c 'kill -9 $$'
+        status 127 "$C" exec "$id" -- no-such-program 2>/dev/null
+        status 126 "$C" exec "$id" -- /etc 2>/dev/null
+        eq /etc "$("$C" exec -w /etc "$id" -- pwd)"
+        # 7 MB both ways, as they are
+        head -c 7000000 /dev/urandom >bytes
+        "$C" exec "$id" -- cat <bytes | cmp - bytes
+        "$C" stop "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        nothing_left "$1"
+}
+makes_terminals() {
+        engine_ready "$1"
+        id=$("$C" start -d "$1" --image busy:1)
+        has "$(script -qec "stty rows 33 cols 77; '$C' exec -t '$id' -- sh -c 'tty; stty size'" /dev/null </dev/null)" '33 77'
+        "$C" rm --force "$id" >/dev/null
+}
+passes_signals() {
+        engine_ready "$1"
+        boxed "$1" -- sh -c 'trap "echo got; exit 5" TERM; echo ready >ready; while :; do sleep 0.1; done' >out &
+        wait_for 20 test -e ready || fail 'it does not start'
+        pid=$(live_pids "$C run" | head -n 1)
+        kill -TERM "$pid"
+        status 5 wait $!
+        eq got "$(cat out)"
+        nothing_left "$1"
+}
+is_hardened() {
+        engine_ready "$1"
+        boxed "$1" -u 1000:1000 -- sh -c 'cat /proc/self/status; mount; id; touch /x 2>&1; touch /run/cofferdam/x 2>&1; ls /run/cofferdam/ctl' >out || true
+        grep -qx $'CapEff:\t0000000000000000' out || fail "capabilities: $(cat out)"
+        grep -qx $'CapBnd:\t0000000000000000' out || fail "bounding set: $(cat out)"
+        grep -qx $'NoNewPrivs:\t1' out
+        grep -qx $'Seccomp:\t2' out
+        has "$(cat out)" 'uid=1000'
+        grep -q "^touch: /x: Read-only" out || fail "$(cat out)"
+        grep -q "^touch: /run/cofferdam/x: Read-only" out || fail "$(cat out)"
+        ! grep -qx socket out || fail 'the socket of the supervisor is there'
+        eq 1 "$(boxed "$1" -- sh -c 'echo $PPID')" 'parent of a command'
+        # pid 1 is ours: it cannot be read, and its program not be written
+        boxed "$1" -- sh -c 'cat /proc/1/environ || echo no' 2>/dev/null >out
+        eq no "$(cat out)"
+        # the bound of processes that nobody asked for
+        eq 4096 "$(boxed "$1" -- sh -c 'cat /sys/fs/cgroup/pids/pids.max 2>/dev/null || cat /sys/fs/cgroup/pids.max 2>/dev/null || ulimit -u')"
+}
+has_a_home() {
+        engine_ready "$1"
+        echo seeded >"$HOME/.seedrc"
+        boxed "$1" --seed "$HOME/.seedrc" --home-size 1Mi --tmp-size 2Mi -- sh -c '
+                cat ~/.seedrc; echo x >~/x; stat -c "%U %a" ~ /tmp; df -k ~ /tmp | tail -n 2
+                printf "#!/bin/sh\necho runs\n" >/tmp/run; chmod +x /tmp/run; /tmp/run' >out
+        has "$(cat out)" seeded
+        has "$(cat out)" runs
+        has "$(cat out)" ' 1024 '
+        has "$(cat out)" ' 2048 '
+        [ ! -e "$HOME/x" ] || fail 'the home is the host'\''s'
+}
+mounts_what_is_asked() { # also at places and from sources that engines would take apart
+        engine_ready "$1"
+        mkdir -p "$T/a,b" "$T/c:d"
+        echo one >"$T/a,b/f"
+        echo two >"$T/c:d/f"
+        echo three >"$T/file"
+        printf 'mounts:\n- {type: bind, source: "%s", target: "/m,1", readonly: true}\n- {type: bind, source: "%s", target: "/m:2"}\n- {type: bind, source: "%s", target: /etc/one}\n- {type: tmpfs, target: /m3, size: 1Mi}\n' \
+                "$T/a,b" "$T/c:d" "$T/file" >spec.yaml
+        if ! "$C" spec check -s spec.yaml >/dev/null 2>&1; then
+                boxed "$1" --mount "type=bind,source=$T/c:d,target=/m:2" --mount "type=bind,source=$T/file,target=/etc/one,readonly" \
+                        --mount type=tmpfs,target=/m3,size=1Mi -- sh -c 'cat /m:2/f /etc/one; touch /m3/x; echo new >/m:2/new' >out
+        else
+                boxed "$1" -s spec.yaml -- sh -c 'cat /m,1/f /m:2/f /etc/one; touch /m3/x; echo new >/m:2/new' >out
+        fi
+        has "$(cat out)" two
+        has "$(cat out)" three
+        eq new "$(cat "$T/c:d/new")"
+}
+filters_the_network() {
+        engine_ready "$1"
+        boxed "$1" --network allowlist --allow allowed.example --events "$W/events" -- sh -c '
+                wget -O - http://denied.example/ 2>&1 | tail -n 1; ls /sys/class/net' >out
+        has "$(cat out)" '403 Forbidden'
+        eq lo "$(tail -n 1 out)"
+        grep -q '"network_blocked".*denied.example' events || fail "$(cat events)"
+        # what knows of no proxy has the loopback only
+        eq lo "$(boxed "$1" --network none -- ls /sys/class/net)"
+}
+leaves_nothing_when_killed() {
+        engine_ready "$1"
+        id=$("$C" start -d "$1" --image busy:1)
+        "$C" exec "$id" -- sh -c 'sleep 1000; echo no >no' &
+        wait_for 5 "$C" exec "$id" -- true
+        # the supervisor: whoever leads the session of pid 1's keeper
+        pid=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["supervisor"]["pid"])' "$XDG_STATE_HOME/cofferdam/runs/$id/state.json")
+        kill -KILL "$pid"
+        wait_for 10 eval "[ -z \"\$(containers $1)\" ]" || fail "left: $(containers "$1")"
+        "$C" gc >/dev/null
+        "$C" rm "$id" >/dev/null 2>&1 || true
+        nothing_left "$1"
+}
+says_what_is_wrong() {
+        engine_ready "$1"
+        status 125 sandbox -d "$1" --image no-such-image.invalid/x:1 --events "$W/events" -- true 2>err
+        has "$(cat events)" IMAGE_UNAVAILABLE
+        has "$(cat err)" no-such-image.invalid/x:1
+        eq 1 "$(wc -l <err)"
+        status 2 sandbox -d "$1" -- true 2>err
+        has "$(cat err)" image:
+        status 125 boxed "$1" --bypass x -- true 2>err
+        has "$(cat err)" workspace.bypass
+        nothing_left "$1"
+}
+
+for engine in podman docker; do
+        t "$engine: output, exit status, image's variables, files and their owner" runs $engine
+        t "$engine: the guard holds, hides and lands" guards $engine
+        t "$engine: copies are kept until they are applied" keeps_copies $engine
+        t "$engine: commands in a started run" serves_commands $engine
+        t "$engine: a terminal of the caller's size" makes_terminals $engine
+        t "$engine: signals reach the command" passes_signals $engine
+        t "$engine: hardened as the manual says" is_hardened $engine
+        t "$engine: home and /tmp of their size, seeds" has_a_home $engine
+        t "$engine: mounts, with names that engines take apart" mounts_what_is_asked $engine
+        t "$engine: the network by name" filters_the_network $engine
+        t "$engine: a killed supervisor leaves no container" leaves_nothing_when_killed $engine
+        t "$engine: refusals with a code and a reason" says_what_is_wrong $engine
+done
+finish
