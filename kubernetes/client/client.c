@@ -21,12 +21,12 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 
-enum { PAUSE_MS_FIRST = 200, PAGE = 500, LIST_ATTEMPTS = 3, TURN_MS = 1000 };
+enum { PAUSE_MS_FIRST = 200, PAGE = 500, LIST_ATTEMPTS = 3, TURN_MS = 1000, WAIT_MAX = 8 };
 
 struct kube {
         struct kube_config *config;
         CURLM *multi;
-        int stop_fd;
+        int stop_fd, exec_version;
         struct kube_failure failure;
 };
 
@@ -89,6 +89,11 @@ struct transfer *transfer_free(struct transfer *t) {
         return NULL;
 }
 
+int transfer_add(struct transfer *t) {
+        t->added = curl_multi_add_handle(t->kube->multi, t->easy) == CURLM_OK;
+        return t->added ? 0 : -ENOMEM;
+}
+
 int transfer_start(struct kube *kube, const struct transfer_how *how, struct transfer **ret,
                    struct error *err) {
         AUTO_TRANSFER struct transfer *t = NULL;
@@ -103,11 +108,10 @@ int transfer_start(struct kube *kube, const struct transfer_how *how, struct tra
         if (r < 0)
                 return r;
         r = transfer_set_request(t, how);
-        if (r == 0 && curl_multi_add_handle(kube->multi, t->easy) != CURLM_OK)
-                r = -ENOMEM;
+        if (r == 0)
+                r = transfer_add(t);
         if (r < 0)
                 return error_set(err, r, "out of memory");
-        t->added = true;
         *ret = TAKE_PTR(t);
         return 0;
 }
@@ -129,18 +133,25 @@ static void collect_ends(struct kube *kube) {
         }
 }
 
-int kube_turn(struct kube *kube, uint64_t deadline_ns, struct error *err) {
-        struct curl_waitfd stop = { .fd = kube->stop_fd, .events = CURL_WAIT_POLLIN };
+int kube_turn_with(struct kube *kube, struct curl_waitfd *more, unsigned n, uint64_t deadline_ns,
+                   struct error *err) {
         struct pollfd p = { .fd = kube->stop_fd, .events = POLLIN };
+        struct curl_waitfd all[WAIT_MAX] = { 0 };
         const uint64_t now = clock_ns();
         int running = 0, ms = TURN_MS;
         CURLMcode r;
 
+        assert(n < WAIT_MAX);
         if (deadline_ns <= now)
                 ms = 0;
         else if (deadline_ns - now < (uint64_t) TURN_MS * 1000000)
                 ms = (int) ((deadline_ns - now) / 1000000 + 1);
-        r = curl_multi_poll(kube->multi, &stop, kube->stop_fd >= 0 ? 1 : 0, ms, NULL);
+        for (unsigned i = 0; i < n; i++)
+                all[i] = more[i];
+        all[n] = (struct curl_waitfd){ .fd = kube->stop_fd, .events = CURL_WAIT_POLLIN };
+        r = curl_multi_poll(kube->multi, all, n + (kube->stop_fd >= 0), ms, NULL);
+        for (unsigned i = 0; i < n; i++)
+                more[i].revents = all[i].revents;
         if (r == CURLM_OK)
                 r = curl_multi_perform(kube->multi, &running);
         if (r != CURLM_OK)
@@ -149,6 +160,18 @@ int kube_turn(struct kube *kube, uint64_t deadline_ns, struct error *err) {
         if (kube->stop_fd >= 0 && poll(&p, 1, 0) > 0)
                 return error_set(err, -ECANCELED, "stopped");
         return 0;
+}
+
+int kube_turn(struct kube *kube, uint64_t deadline_ns, struct error *err) {
+        return kube_turn_with(kube, NULL, 0, deadline_ns, err);
+}
+
+int kube_exec_known(const struct kube *kube) {
+        return kube->exec_version;
+}
+
+void kube_exec_learn(struct kube *kube, int version) {
+        kube->exec_version = version;
 }
 
 int kube_pause(struct kube *kube, unsigned ms, struct error *err) {

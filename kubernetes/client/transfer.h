@@ -72,6 +72,19 @@ int transfer_new(struct kube *kube, struct transfer **ret, struct error *err)
  */
 int kube_turn(struct kube *kube, uint64_t deadline_ns, struct error *err) __attribute__((warn_unused_result));
 
+/** kube_turn_with() - kube_turn(), and until one of @n descriptors more is ready; @more[i].revents is set */
+int kube_turn_with(struct kube *kube, struct curl_waitfd *more, unsigned n, uint64_t deadline_ns,
+                   struct error *err) __attribute__((warn_unused_result));
+
+/** transfer_add() - let it run. Return: 0, -ENOMEM. */
+int transfer_add(struct transfer *transfer) __attribute__((warn_unused_result));
+
+/** kube_exec_known() - the version of the exec protocol that the server spoke last; 0: not known */
+int kube_exec_known(const struct kube *kube);
+
+/** kube_exec_learn() - remember it */
+void kube_exec_learn(struct kube *kube, int version);
+
 /** kube_pause() - kube_turn() for @ms. Return: 0, -ECANCELED. */
 int kube_pause(struct kube *kube, unsigned ms, struct error *err) __attribute__((warn_unused_result));
 

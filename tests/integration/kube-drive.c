@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kubernetes/client/client.h"
+#include "kubernetes/client/exec.h"
+#include "kubernetes/client/logs.h"
+#include "kubernetes/client/watch.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -131,6 +133,111 @@ static int do_where(struct drive *d) {
         return 0;
 }
 
+static uint64_t in_seconds(const char *s) {
+        return clock_ns() + (uint64_t) strtoul(s, NULL, 10) * 1000000000;
+}
+
+static int do_watch(struct drive *d) {
+        static const char *const words[] = { "ADDED", "MODIFIED", "DELETED" };
+        const struct kube_select select = { .labels = arg(d, 2), .name = arg(d, 3) };
+        AUTO_KUBE_WATCH struct kube_watch *w = NULL;
+        const uint64_t end = in_seconds(d->argv[1]);
+        int r = kube_watch_open(d->kube, kind_of(d->argv[0]), d->ns, &select, &w, &d->err);
+
+        while (r == 0) {
+                AUTO_JSON json_t *object = NULL;
+                enum kube_event event = KUBE_ADDED;
+                const char *phase;
+
+                r = kube_watch_next(w, end, &event, &object, &d->err);
+                if (r < 0)
+                        break;
+                phase = kube_json_text(object, "status", "phase", NULL);
+                printf("%s %s %s\n", words[event], kube_json_text(object, "metadata", "name", NULL),
+                       phase ? phase : "-");
+                (void) fflush(stdout);
+        }
+        return r == -ETIMEDOUT ? 0 : r;
+}
+
+static int do_gone(struct drive *d) {
+        return kube_wait_gone(d->kube, kind_of(d->argv[0]), d->ns, d->argv[1], arg(d, 3),
+                              in_seconds(d->argv[2]), &d->err);
+}
+
+static int do_logs(struct drive *d) {
+        AUTO_BUF struct buf out = { 0 };
+        bool truncated = false;
+        int r = kube_logs(d->kube, d->ns, d->argv[0], NULL, (size_t) strtoul(d->argv[1], NULL, 10), &out,
+                          &truncated, &d->err);
+
+        if (r == 0)
+                (void) fwrite(buf_cstr(&out), 1, out.len, stdout);
+        return r;
+}
+
+static int print(void *unused, const void *data, size_t len) {
+        (void) unused;
+        return write_all(1, data, len);
+}
+
+static int do_follow(struct drive *d) {
+        return kube_logs_follow(d->kube, d->ns, d->argv[0], NULL, print, NULL, in_seconds(d->argv[1]),
+                                &d->err);
+}
+
+/* options: i stdin, t terminal of 24x80, f FRAME; the exit code is the command's */
+static int do_exec(struct drive *d) {
+        const struct kube_exec_request q = {
+                .ns = d->ns,
+                .pod = d->argv[0],
+                .argv = (const char *const *) (d->argv + 2),
+                .tty = strchr(d->argv[1], 't') != NULL,
+                .size = { 24, 80, 0, 0 },
+                .frame = getenv("FRAME"),
+        };
+        const char *seconds = getenv("SECONDS_MAX");
+        const struct kube_exec_stdio stdio = {
+                .in = strchr(d->argv[1], 'i') ? 0 : -1,
+                .out = 1,
+                .err = 2,
+                .resize = -1,
+                .deadline_ns = seconds ? in_seconds(seconds) : 0,
+        };
+        struct kube_exec_end end;
+        int r = kube_exec_run(d->kube, &q, &stdio, &end, &d->err);
+
+        if (r < 0)
+                return r;
+        if (!end.started)
+                (void) fprintf(stderr, "not started: %s\n", end.message);
+        exit(end.exit_code);
+}
+
+/* many short ones on one client: TIMES */
+static int do_collect(struct drive *d) {
+        const struct kube_exec_request q = { .ns = d->ns,
+                                             .pod = d->argv[0],
+                                             .argv = (const char *const *) (d->argv + 2),
+                                             .frame = getenv("FRAME") };
+        AUTO_BUF struct buf in = { 0 };
+        int r = 0;
+
+        if (file_read(0, 64 << 20, &in) < 0)
+                return -EIO;
+        for (unsigned long n = strtoul(d->argv[1], NULL, 10); r == 0 && n > 0; n--) {
+                AUTO_BUF struct buf out = { 0 };
+                struct kube_exec_end end;
+
+                r = kube_exec_collect(d->kube, &q, in.len > 0 ? &in : NULL, 8 << 20, 60000, &out, &out, &end,
+                                      &d->err);
+                if (r == 0)
+                        printf("%d %.*s\n", end.exit_code, (int) (out.len < 200 ? out.len : 200),
+                               buf_cstr(&out));
+        }
+        return r;
+}
+
 static const struct {
         const char *name;
         int args; /* at least */
@@ -143,6 +250,12 @@ static const struct {
         { "patch", 2, do_patch },     /* KIND NAME <patch */
         { "delete", 2, do_delete },   /* KIND NAME [UID [now]] */
         { "allowed", 4, do_allowed }, /* VERB GROUP RESOURCE SUBRESOURCE */
+        { "watch", 2, do_watch },     /* KIND SECONDS [LABELS [NAME]] */
+        { "gone", 3, do_gone },       /* KIND NAME SECONDS [UID] */
+        { "logs", 2, do_logs },       /* POD BYTES */
+        { "follow", 2, do_follow },   /* POD SECONDS */
+        { "exec", 3, do_exec },       /* POD OPTIONS COMMAND... */
+        { "collect", 3, do_collect }, /* POD TIMES COMMAND... */
         { "version", 0, do_version }, { "where", 0, do_where },
 };
 
