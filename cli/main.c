@@ -43,6 +43,7 @@ const struct verb verbs[] = {
         { "discard", "throw away a run and what it holds", verb_discard },
         { "explain", "which rule decides about a path or a host", verb_explain },
         { "net", "show or change what a run may connect to", verb_net },
+        { "secret", "replace the content of a secret file of a run", verb_secret },
         { "export", "write the workspace as the run sees it to a directory", verb_export },
         { "gc", "clear up after runs that died", verb_gc },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },

@@ -49,6 +49,9 @@ int verb_start(const struct ctx *ctx, int argc, char **argv);
 /** verb_exec() - a further command in a sandbox that was started; exit code of the command */
 int verb_exec(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_secret() - replace the content of a secret that is a file in a run that lives */
+int verb_secret(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_net() - show or change the rules of the network of a run that lives */
 int verb_net(const struct ctx *ctx, int argc, char **argv);
 

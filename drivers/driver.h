@@ -78,13 +78,25 @@ struct sandbox_callbacks {
                      const char *reason); /* the sandbox is unusable: stop it */
 };
 
+/** struct file_secret - a credential that is a file inside: SECRET_DIR/@name, for who works to read and
+ * nobody inside to write; borrowed. A driver puts it into memory, outside of what lands on the host, and into
+ * no command line and no environment. */
+struct file_secret {
+        const char *name;
+        const char *path; /* where a link leads to it; absolute, NULL: nowhere */
+        int fd;           /* a file in memory that holds it */
+        size_t len;
+};
+
 /** struct start_request - what start() gets besides the plan; borrowed */
 struct start_request {
         const char *run_id;
-        int upper_fd;    /* directory for the uppers of this run ("0" is region 0's), -1: none */
-        int run_fd;      /* the run's directory, for what is needed only while it lives; -1: none */
-        int relay_sock;  /* SOCK_SEQPACKET: 'L' goes there with a socket that listens on DRIVER_RELAY_PORT
-                            inside; -1:  nobody wants one, as when own_loopback() says no */
+        int upper_fd;   /* directory for the uppers of this run ("0" is region 0's), -1: none */
+        int run_fd;     /* the run's directory, for what is needed only while it lives; -1: none */
+        int relay_sock; /* SOCK_SEQPACKET: 'L' goes there with a socket that listens on DRIVER_RELAY_PORT
+                           inside; -1:  nobody wants one, as when own_loopback() says no */
+        const struct file_secret *secrets;
+        size_t n_secrets;
         int keep_fds[5]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;
@@ -157,6 +169,10 @@ struct driver_ops {
          * NULL: there are none. Return: 0, -E2BIG, -errno. */
         int (*set_network)(struct sandbox *sandbox, const char *preset, const char *const *rules, size_t n,
                            struct error *err);
+
+        /** refresh_file() - replace the content of a secret that start() made a file of: who reads it has the
+         * old or the new one, whole. NULL: the driver makes no such files. Return: 0, -ENOSPC, -errno. */
+        int (*refresh_file)(struct sandbox *sandbox, const struct file_secret *secret, struct error *err);
 
         /** poll() - fill @fds (room for SANDBOX_POLL_MAX) with what the loop waits for. Return: count. */
         size_t (*poll)(struct sandbox *sandbox, struct pollfd *fds);

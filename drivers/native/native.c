@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -69,6 +70,7 @@ struct sandbox {
         bool lost;                     /* was told */
         bool up;                       /* commands can run */
         int overlay[PLAN_REGIONS_MAX]; /* what mnt_forget() wants of each region's overlay, owned; -1: none */
+        int secrets_fd;                /* directory of the secrets that are files, to write in; -1: none */
         int upper[PLAN_REGIONS_MAX];   /* of hold_uppers(), owned; -1: none */
         struct limits limits;
         struct container container; /* of an engine's */
@@ -239,8 +241,11 @@ static int hold_uppers(struct sandbox *sb, const struct uppers *uppers) {
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + 4];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + SECRETS_MAX + 4];
         size_t n = 0;
+
+        for (size_t i = 0; i < s->n_secrets && i < SECRETS_MAX; i++)
+                keep[n++] = s->secrets[i].fd;
 
         for (size_t i = 0; i < s->plan->n_seeds; i++)
                 keep[n++] = s->plan->seeds[i].fd;
@@ -385,7 +390,8 @@ static int recv_event(const struct sandbox *sb, struct proto_event *ret, int *re
         ret->stage[sizeof(ret->stage) - 1] = '\0';
         ret->text[sizeof(ret->text) - 1] = '\0';
         if (len == sizeof(*ret) && ret->type < PROTO_EVENT_COUNT &&
-            (n == 0 || ret->type == PROTO_STARTED || ret->type == PROTO_OVERLAY))
+            (n == 0 || ret->type == PROTO_STARTED || ret->type == PROTO_OVERLAY ||
+             ret->type == PROTO_SECRETS))
                 return 0;
         *ret_fd = fd_close(*ret_fd);
         return -EPROTO;
@@ -477,6 +483,10 @@ static int wait_step(struct sandbox *sb, struct error *err) {
         if (event.type == PROTO_OVERLAY) {
                 if (event.id < PLAN_REGIONS_MAX && sb->overlay[event.id] < 0)
                         sb->overlay[event.id] = TAKE_FD(fd);
+                return 0;
+        }
+        if (event.type == PROTO_SECRETS && sb->secrets_fd < 0) {
+                sb->secrets_fd = TAKE_FD(fd);
                 return 0;
         }
         if (event.type != PROTO_FAILED)
@@ -637,6 +647,8 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         struct setup s = { .plan = sb->plan,
                            .net_sock = -1,
                            .relay_sock = req->relay_sock,
+                           .secrets = req->secrets,
+                           .n_secrets = req->n_secrets,
                            .host_fd = -1,
                            .proc_fd = -1,
                            .root_fd = -1,
@@ -773,6 +785,7 @@ struct sandbox *native_stop(struct sandbox *sb) {
         end_process(&sb->injector, &sb->injector_pidfd, 0);
         end_sandbox(sb);
         sb->sock = fd_close(sb->sock);
+        sb->secrets_fd = fd_close(sb->secrets_fd);
         /* what refers to an overlay holds its lower, and the file server would wait for that in vain */
         for (size_t i = 0; i < PLAN_REGIONS_MAX; i++)
                 sb->overlay[i] = fd_close(sb->overlay[i]);
@@ -802,6 +815,7 @@ int native_start(const struct driver_plan *plan, const struct start_request *req
         *sb = (struct sandbox){ .plan = plan,
                                 .callbacks = req->callbacks,
                                 .arg = req->arg,
+                                .secrets_fd = -1,
                                 .init_pidfd = -1,
                                 .user_ns = -1,
                                 .mnt_ns = -1,
@@ -849,6 +863,31 @@ int native_set_network(struct sandbox *sb, const char *preset, const char *const
         const int r = egress_send_policy(sb->net.control, preset, rules, n);
 
         return r < 0 ? error_set(err, r, "hand the rules to the egress proxy: %s", strerror(-r)) : 0;
+}
+
+static int native_refresh_file(struct sandbox *sb, const struct file_secret *secret, struct error *err) {
+        const struct native_id *id = &sb->plan->id;
+        AUTO_BUF struct buf data = { .max = secret->len + 1 };
+        int r;
+
+        if (sb->secrets_fd < 0)
+                return error_set(err, -ENOENT, "the run has no secrets that are files");
+        if (lseek(secret->fd, 0, SEEK_SET) < 0)
+                return error_set(err, -errno, "read the value: %s", strerror(errno));
+        r = file_read(secret->fd, secret->len, &data);
+        if (r == 0 && id->switch_user) { /* root has no id in the sandbox's file systems */
+                (void) setfsgid(id->host_gid);
+                (void) setfsuid(id->host_uid);
+        }
+        if (r == 0)
+                r = file_replace_at(sb->secrets_fd, secret->name, data.data, data.len, 0400, false);
+        if (id->switch_user) {
+                (void) setfsuid(geteuid());
+                (void) setfsgid(getegid());
+        }
+        if (data.data)
+                explicit_bzero(data.data, data.len);
+        return r < 0 ? error_set(err, r, "write it: %s", strerror(-r)) : 0;
 }
 
 size_t native_poll(struct sandbox *sb, struct pollfd *fds) {
@@ -981,6 +1020,7 @@ const struct driver_ops driver_native = {
         .exec = native_exec,
         .signal = native_signal,
         .set_network = native_set_network,
+        .refresh_file = native_refresh_file,
         .poll = native_poll,
         .dispatch = native_dispatch,
         .stop = native_stop,

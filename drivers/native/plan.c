@@ -22,6 +22,7 @@
 #include "fs/admit.h"
 #include "fs/rules-json.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/base/path.h"
 
@@ -70,6 +71,44 @@ static int security_plan(struct driver_plan *plan, const struct spec *spec, stru
                 return r;
         r = profile_compile(&profile, &plan->profile, err);
         return r < 0 ? error_wrap(err, r, "security.seccomp") : 0;
+}
+
+/* Whether a file of ours can be made at @path: in memory, on nobody's disk. */
+static bool is_ours(const struct driver_plan *plan, const char *path) {
+        bool ours = path_below(path, "/run") != NULL;
+
+        for (size_t i = 0; i < plan->n_tmpfs; i++)
+                ours = ours || path_below(path, plan->tmpfs[i].target);
+        return ours && !region_find(plan, path);
+}
+
+/* Whether another mount would be over the secrets, or they over it. */
+static bool is_taken(const struct driver_plan *plan) {
+        bool taken = region_find(plan, SECRET_DIR);
+
+        for (size_t i = 0; i < plan->n_regions; i++)
+                taken = taken || path_below(plan->regions[i].target, SECRET_DIR);
+        for (size_t i = 0; i < plan->n_tmpfs; i++)
+                taken = taken || path_below(plan->tmpfs[i].target, SECRET_DIR);
+        return taken;
+}
+
+static int secrets_check(const struct driver_plan *plan, const struct spec *spec, struct error *err) {
+        for (size_t i = 0; i < spec->n_secrets; i++) {
+                const struct spec_secret *secret = &spec->secrets[i];
+
+                if (!secret_is(secret, "file"))
+                        continue;
+                if (is_taken(plan))
+                        return error_set(err, -EINVAL,
+                                         "mounts: " SECRET_DIR " is for secrets: choose another");
+                if (secret->path && !is_ours(plan, secret->path))
+                        return error_set(err, -EINVAL,
+                                         "secrets[%zu].path: '%s' is not in memory: choose one in the home, "
+                                         "/tmp or /run, or leave it out: it is " SECRET_DIR "/%s",
+                                         i, ESC(secret->path), secret->name);
+        }
+        return 0;
 }
 
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
@@ -128,6 +167,9 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         r = tmpfs_plan(plan, spec);
         if (r < 0)
                 return error_set(err, r, "temporary file systems: %s", strerror(-r));
+        r = secrets_check(plan, spec, err);
+        if (r < 0)
+                return r;
         places_sort(plan);
         plan->disk_max = spec->limits.disk;
         return places_check(plan, err);

@@ -46,6 +46,7 @@ enum proto_event_type {
                           */
         PROTO_SEEDED,    /* seed number id, a directory, was copied: code files, bytes */
         PROTO_OVERLAY,   /* region number id has an overlay: what mnt_forget() wants comes along */
+        PROTO_SECRETS,   /* the directory of the secrets, to write in, comes along */
         PROTO_READY,     /* the sandbox is built, commands can come */
         PROTO_FAILED,    /* building it failed: stage, code, text; pid 1 ends */
         PROTO_STARTED,   /* a command runs; with tty: the pty's master comes along */

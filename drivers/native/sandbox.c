@@ -20,6 +20,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -705,6 +706,84 @@ static int stage_masks(struct setup *s, struct error *err) {
         return 0;
 }
 
+/* Attached where the host's tree is that stage_pivot() takes away: what is not attached cannot be cloned
+ * until Linux 6.15. */
+static int attach_aside(const struct setup *s, int mnt) {
+        AUTO_FD int aside = openat(s->host_fd, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+        return aside < 0 ? -errno : mnt_attach(mnt, aside);
+}
+
+/* A link in a tmpfs of ours, which the plan has seen to. */
+static int link_secret(const struct setup *s, const struct file_secret *secret) {
+        AUTO_FD int dir = -1;
+        char parent[512], target[sizeof(SECRET_DIR) + 80];
+        const char *name = strrchr(secret->path, '/') + 1;
+
+        if ((size_t) (name - secret->path) > sizeof(parent))
+                return -ENAMETOOLONG;
+        (void) snprintf(parent, sizeof(parent), "%.*s", (int) (name - secret->path) - 2, secret->path + 1);
+        (void) snprintf(target, sizeof(target), SECRET_DIR "/%s", secret->name);
+        dir = mnt_point(s->root_fd, parent, false);
+        return dir < 0 ? dir : symlinkat(target, dir, name) < 0 ? -errno : 0;
+}
+
+static int put_secret(const struct setup *s, int dir, const struct file_secret *secret) {
+        AUTO_FD int fd = openat(dir, secret->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+        off_t from = 0;
+        size_t left = secret->len;
+
+        if (fd < 0)
+                return -errno;
+        while (left > 0) {
+                const ssize_t n = sendfile(fd, secret->fd, &from, left);
+
+                if (n <= 0)
+                        return n < 0 ? -errno : -EIO;
+                left -= (size_t) n;
+        }
+        return secret->path ? link_secret(s, secret) : 0;
+}
+
+/* Return: the directory, to write in, or -errno. */
+static int make_secrets(const struct setup *s) {
+        static const struct mnt_option options[] = { { "mode", "0755" },
+                                                     { "size", "256m" }, /* of what is used only */
+                                                     { "nr_inodes", "1024" } };
+        AUTO_FD int mnt = -1, shown = -1, dir = -1;
+        int r;
+
+        mnt = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV | MNT_NOEXEC);
+        r = mnt < 0 ? mnt : attach_aside(s, mnt);
+        if (r < 0)
+                return r;
+        dir = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        shown = mnt_clone(mnt, "", false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_NOEXEC, -1);
+        if (dir < 0 || shown < 0)
+                return shown < 0 ? shown : -errno;
+        r = attach(s, shown, SECRET_DIR + 1, false);
+        for (size_t i = 0; r == 0 && i < s->n_secrets; i++)
+                r = put_secret(s, dir, &s->secrets[i]);
+        return r < 0 ? r : TAKE_FD(dir);
+}
+
+/*
+ * stage_secrets - credentials that come inside as files
+ * Must: be in memory; be read-only for the work; hand the one way to write to the supervisor; come after what
+ * needs the host's /dev.
+ */
+static int stage_secrets(struct setup *s, struct error *err) {
+        const struct proto_event event = { .type = PROTO_SECRETS };
+        AUTO_FD int dir = -1;
+        int r;
+
+        if (s->n_secrets == 0)
+                return 0;
+        dir = make_secrets(s);
+        r = dir < 0 ? dir : fdpass_send(s->sock, &event, sizeof(event), &dir, 1);
+        return r < 0 ? error_set(err, r, "make " SECRET_DIR ": %s", strerror(-r)) : 0;
+}
+
 /*
  * The root of an initramfs that was never left can be covered, not changed: our root lies on it already, and
  * is made the only way on by chroot(2). Whoever could take it off again would need a capability in this
@@ -826,13 +905,21 @@ static const struct {
         const char *explain; /* what probe_explain() calls it */
         int (*run)(struct setup *s, struct error *err);
 } stages[] = {
-        { "user", "userns", stage_user },      { "uppers", "state", stage_uppers },
-        { "fuse", "fuse", stage_fuse },        { "root", "mount", stage_root },
-        { "os", "mount", stage_os },           { "dev", "mount", stage_dev },
-        { "proc", "proc", stage_proc },        { "places", "mount", stage_places },
-        { "sockets", "mount", stage_sockets }, { "files", "mount", stage_files },
-        { "masks", "mount", stage_masks },     { "pivot", "mount", stage_pivot },
-        { "net", "net", stage_net },           { "confine", "seccomp", stage_confine },
+        { "user", "userns", stage_user },
+        { "uppers", "state", stage_uppers },
+        { "fuse", "fuse", stage_fuse },
+        { "root", "mount", stage_root },
+        { "os", "mount", stage_os },
+        { "dev", "mount", stage_dev },
+        { "proc", "proc", stage_proc },
+        { "places", "mount", stage_places },
+        { "sockets", "mount", stage_sockets },
+        { "files", "mount", stage_files },
+        { "masks", "mount", stage_masks },
+        { "secrets", "mount", stage_secrets },
+        { "pivot", "mount", stage_pivot },
+        { "net", "net", stage_net },
+        { "confine", "seccomp", stage_confine },
 };
 
 _Noreturn void setup_give_up(const struct setup *s, const char *stage, const struct error *err) {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "drivers/driver.h"
 #include "drivers/native/plan.h"
 #include "drivers/native/proto.h"
 #include "drivers/native/seccomp.h"
@@ -88,6 +89,8 @@ struct setup {
         struct uppers uppers;
         struct sockets sockets; /* to cover */
         const struct limits *limits;
+        const struct file_secret *secrets;
+        size_t n_secrets;
         struct seccomp_program filter;
         struct trace trace;
         /* made by the stages */

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -370,6 +371,52 @@ static void on_net(struct supervisor *s, struct slot *slot, const struct run_msg
                 slot->state = CLIENT_NET;
 }
 
+/* A file in memory: one of a file system that does not answer would stop the supervisor. */
+static int take_value(int fd, size_t *ret_len, struct error *err) {
+        struct stat st;
+
+        if (fcntl(fd, F_GET_SEALS) < 0 || fstat(fd, &st) < 0 || st.st_size <= 0 ||
+            st.st_size > SECRET_FILE_MAX)
+                return error_set(err, -EINVAL, "a secret is a file in memory of 1 byte to 1 MiB");
+        *ret_len = (size_t) st.st_size;
+        return 0;
+}
+
+static int refresh_secret(struct supervisor *s, const char *name, int fd, struct error *err) {
+        const struct spec *spec = s->args->spec;
+        struct file_secret value = { .name = name, .fd = fd };
+        int r;
+
+        for (size_t i = 0; i < spec->n_secrets; i++) {
+                if (strcmp(spec->secrets[i].name, name) != 0 || !secret_is(&spec->secrets[i], "file"))
+                        continue;
+                r = take_value(fd, &value.len, err);
+                if (r == 0)
+                        r = s->args->driver->refresh_file(s->sandbox, &value, err);
+                if (r == 0)
+                        events_emit(&s->record.events, "secret_refreshed", json_pack("{s:s}", "name", name));
+                return r;
+        }
+        return error_set(err, -ENOENT, "it has no secret '%s' that is a file", ESC(name));
+}
+
+static void on_secret(struct supervisor *s, struct slot *slot, const struct run_msg *msg, const int *fds,
+                      size_t n) {
+        struct run_msg done = { .type = RUN_MSG_EXIT };
+        struct error err = { 0 };
+
+        if (n != 1) {
+                leave(slot);
+                return;
+        }
+        if (refresh_secret(s, msg->text, fds[0], &err) < 0) {
+                tell_error(s, slot, "SPEC_INVALID", err.msg);
+                return;
+        }
+        tell(s, slot, &done, -1);
+        leave(slot);
+}
+
 void commands_network_changed(struct supervisor *s, const char *why) {
         for (size_t i = 0; i < SLOTS_MAX; i++) {
                 struct run_msg done = { .type = RUN_MSG_EXIT };
@@ -404,6 +451,8 @@ static void on_message(struct supervisor *s, struct slot *slot, const struct run
                 on_list(s, slot);
         } else if (msg->type == RUN_MSG_NET && slot->state == CLIENT_NEW) {
                 on_net(s, slot, msg, fds, n);
+        } else if (msg->type == RUN_MSG_SECRET && slot->state == CLIENT_NEW) {
+                on_secret(s, slot, msg, fds, n);
         } else if (msg->type == RUN_MSG_STOP && slot->state == CLIENT_NEW) {
                 slot->state = CLIENT_STOP;
                 supervisor_end(s, msg->code > 0 ? (uint64_t) msg->code * 1000 : 0);

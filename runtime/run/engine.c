@@ -135,6 +135,7 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                 _exit(supervisor_main(args));
         }
         theirs = fd_close(theirs);
+        secrets_drop_files(args->secrets);
         relay_drop_theirs(relay);
         if (req->client)
                 drop_streams(req->stdio, relay);
@@ -191,11 +192,37 @@ static int exposes(const struct driver_ops *driver, struct error *err) {
                 driver->name);
 }
 
+/* What comes inside, when @driver can have it there. @ret_failure: untouched unless there is to be any */
+static int get_secrets(const struct ctx *ctx, const struct spec *spec, const struct driver_ops *driver,
+                       struct secrets *ret, const char **ret_failure, struct error *err) {
+        if (!secrets_wanted(spec, false))
+                return 0;
+        *ret_failure = "CREDENTIAL_EXPOSED";
+        if (driver->starts_here)
+                return exposes(driver, err);
+        *ret_failure = "CAPABILITY_UNSUPPORTED";
+        if (secrets_wanted(spec, true) && !driver->refresh_file)
+                return error_set(err, -ENOTSUP,
+                                 "secrets: driver '%s' has no files for them: use --driver native, or 'as: "
+                                 "proxied'",
+                                 driver->name);
+        *ret_failure = "SPEC_INVALID";
+        return secrets_read(ctx, spec, ret, err);
+}
+
 int run_check_secrets(const struct ctx *ctx, const struct spec *spec, const struct driver_ops *driver,
                       struct error *err) {
-        if (!credentials_wanted(spec))
-                return 0;
-        return driver->starts_here ? exposes(driver, err) : keeper_check(ctx, spec, err);
+        AUTO_SECRETS struct secrets secrets = SECRETS_INIT;
+        AUTO_SPEC struct spec *proxied = NULL;
+        const char *failure;
+        int r;
+
+        r = get_secrets(ctx, spec, driver, &secrets, &failure, err);
+        if (r == 0)
+                r = secrets_without(spec, &proxied, err);
+        if (r < 0 || !credentials_wanted(proxied))
+                return r;
+        return driver->starts_here ? exposes(driver, err) : keeper_check(ctx, proxied, err);
 }
 
 /* Tokens in place of credentials. @ret_failure: untouched unless there are to be some */
@@ -225,6 +252,8 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                    struct error *err) {
         AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
         AUTO_ALONE struct alone alone = ALONE_INIT;
+        AUTO_SECRETS struct secrets secrets = SECRETS_INIT;
+        AUTO_SPEC struct spec *proxied = NULL;
         AUTO_TOKENS struct tokens tokens = TOKENS_INIT;
         CLEANUP(relay_deinit) struct relay relay = RELAY_INIT;
         struct tokens_order order = { .ctx = ctx,
@@ -242,6 +271,7 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
                 .command = req->argv ? &command : NULL,
                 .dir = &dir,
                 .tokens = &tokens,
+                .secrets = &secrets,
                 .alone = &alone,
                 .events_fd = req->events_fd,
                 .client_fd = -1,
@@ -268,7 +298,16 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         trace_step(trace, "run directory");
         order.run_dir_fd = dir.fd;
         if (r == 0)
+                r = get_secrets(ctx, req->spec, driver, &secrets, &failure, err);
+        if (r == 0 && secrets_wanted(req->spec, false)) {
+                r = secrets_without(req->spec, &proxied, err);
+                order.spec = proxied;
+        }
+        if (r == 0)
                 r = get_tokens(driver, &order, &tokens, &failure, err);
+        if (r == 0 && secrets.n_env > 0)
+                r = tokens_add_env(&tokens, secrets.env, secrets.n_env);
+        secrets_erase(ctx, req->spec);
         if (r < 0) {
                 tokens_after(&tokens, &order);
                 return give_up(req, &dir, failure, r, ret, err);

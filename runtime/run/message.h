@@ -29,6 +29,8 @@ enum run_msg_type {
         RUN_MSG_LIST,   /* name the running commands; answered by COMMAND for each and an EXIT */
         RUN_MSG_NET,    /* change the rules of the network: a block comes along: presets in place of a
                            directory, "add" or "replace", rules; answered by EXIT or ERROR */
+        RUN_MSG_SECRET, /* replace the content of the secret @text, a file, by the descriptor that comes
+                           along; answered by EXIT or ERROR */
         RUN_MSG_TYPE_COUNT
 };
 

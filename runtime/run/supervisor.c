@@ -612,6 +612,8 @@ static int start(struct supervisor *s, struct error *err) {
                 .relay_sock = args->tokens->sock,
                 .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2], args->tokens->sock },
                 .n_keep_fds = 5,
+                .secrets = args->secrets->files,
+                .n_secrets = args->secrets->n_files,
                 .cache_shared = args->alone->why[0] != '\0',
                 .trace = s->trace,
                 .first = at_once ? &command : NULL,
@@ -628,6 +630,7 @@ static int start(struct supervisor *s, struct error *err) {
                 memcpy(command.stdio, s->stdio, sizeof(command.stdio));
         }
         r = args->driver->start(args->plan, &req, &s->sandbox, err);
+        secrets_drop_files(args->secrets);
         if (r < 0)
                 return r;
         take_report(s);

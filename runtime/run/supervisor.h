@@ -7,6 +7,7 @@
 
 #include "drivers/driver.h"
 #include "runtime/run/alone.h"
+#include "runtime/run/secrets.h"
 #include "runtime/run/state.h"
 #include "runtime/run/tokens.h"
 
@@ -20,9 +21,10 @@ struct supervisor_args {
         const struct spec *spec;
         const json_t *spec_json; /* for spec.json */
         struct run_dir *dir;
-        struct tokens *tokens; /* in place of credentials; without any: TOKENS_INIT */
-        struct alone *alone;   /* given back when the first state is written */
-        int events_fd;         /* sink of --events, -1: none */
+        struct tokens *tokens;   /* in place of credentials; without any: TOKENS_INIT */
+        struct secrets *secrets; /* that come inside */
+        struct alone *alone;     /* given back when the first state is written */
+        int events_fd;           /* sink of --events, -1: none */
         int client_fd; /* struct run_msg; its end of file ends the run, until it is told that it is ready */
         struct trace trace;
 };

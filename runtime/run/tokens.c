@@ -105,6 +105,22 @@ void tokens_deinit(struct tokens *tokens) {
         tokens->said = NULL;
 }
 
+int tokens_add_env(struct tokens *tokens, char *const *env, size_t n) {
+        size_t have = 0;
+        const char **more;
+
+        while (tokens->env && tokens->env[have])
+                have++;
+        more = reallocarray(tokens->env, have + n + 1, sizeof(*more));
+        if (!more)
+                return -ENOMEM;
+        tokens->env = more;
+        for (size_t i = 0; i < n; i++)
+                more[have + i] = env[i];
+        more[have + n] = NULL;
+        return 0;
+}
+
 static bool is_name(const json_t *names, const char *name, size_t len) {
         for (size_t i = 0; i < json_array_size(names); i++) {
                 const char *one = json_string_value(json_array_get(names, i));

@@ -41,6 +41,9 @@ int tokens_start(const struct tokens_order *order, struct tokens *ret, const cha
 void tokens_deinit(struct tokens *tokens);
 #define AUTO_TOKENS __attribute__((cleanup(tokens_deinit)))
 
+/** tokens_add_env() - @n variables more for every command; borrowed. Return: 0, -ENOMEM. */
+int tokens_add_env(struct tokens *tokens, char *const *env, size_t n) __attribute__((warn_unused_result));
+
 /** tokens_forbid() - the first of @env ("NAME=value", NULL-terminated) that may not come beside them; NULL:
  * none */
 const char *tokens_forbid(const struct tokens *tokens, char *const *env);

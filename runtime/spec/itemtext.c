@@ -249,13 +249,14 @@ static int secret_field(struct spec_secret *secret, char *field, struct buf *hos
                 return buf_fmt(hosts, "%s%s", hosts->len ? "," : "", value) < 0
                                ? error_set(err, -ENOMEM, "out of memory")
                                : 0;
-        if (value && (strcmp(field, "inject") == 0 || strcmp(field, "env") == 0 || strcmp(field, "as") == 0))
+        if (value && (strcmp(field, "inject") == 0 || strcmp(field, "env") == 0 || strcmp(field, "as") == 0 ||
+                      strcmp(field, "path") == 0))
                 return part_set(secret, ITEM_SECRET, field, value, node, src, err);
-        return source_error(
-                src, node, err, -EINVAL,
-                "'%s': want NAME=env:VARIABLE or NAME=file:PATH, then inject=.., env=.., host=.., "
-                "joined by commas",
-                ESC(field));
+        return source_error(src, node, err, -EINVAL,
+                            "'%s': want NAME=env:VARIABLE or NAME=file:PATH, then as=.., inject=.., env=.., "
+                            "path=.., host=.., "
+                            "joined by commas",
+                            ESC(field));
 }
 
 int item_secret_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
@@ -287,12 +288,24 @@ int item_secret_text(void *item, const struct doc *node, const struct source *sr
 
 int item_secret_check(void *item, const struct doc *node, const struct source *src, struct error *err) {
         const struct spec_secret *secret = item;
-        const char *lacks = !secret->name ? "name" : !secret->from ? "from" : !secret->hosts ? "hosts" : NULL;
+        const bool proxied = secret_is(secret, "proxied"), file = secret_is(secret, "file");
+        const char *lacks = !secret->name               ? "name"
+                            : !secret->from             ? "from"
+                            : proxied && !secret->hosts ? "hosts"
+                                                        : NULL;
 
         if (lacks)
                 return source_error(src, node, err, -EINVAL, "a secret needs '%s'%s", lacks,
                                     strcmp(lacks, "hosts") == 0 ? ": the hosts it may be sent to" : "");
-        if (!secret->env && !secret_env_valid(secret->name))
+        if (!proxied && (secret->hosts || strcmp(secret->inject, "bearer") != 0))
+                return source_error(src, node, err, -EINVAL,
+                                    "'hosts' and 'inject' are for 'as: proxied': leave them out");
+        if (secret->path && !file)
+                return source_error(src, node, err, -EINVAL, "'path' is for 'as: file'");
+        if (file && strspn(secret->name, ".") == strlen(secret->name))
+                return source_error(src, node, err, -EINVAL, "'%s' cannot be a file: give it another name",
+                                    secret->name);
+        if (!file && !secret->env && !secret_env_valid(secret->name))
                 return source_error(
                         src, node, err, -EINVAL,
                         "'%s' cannot be a variable: name one with 'env', of letters, digits and '_'",

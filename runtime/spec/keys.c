@@ -113,6 +113,8 @@ static const struct word model_auth_words[] = {
 };
 static const struct word as_words[] = {
         { .name = "proxied" },
+        { .name = "file" },
+        { .name = "env" },
         { 0 },
 };
 
@@ -167,8 +169,8 @@ const struct key spec_keys[] = {
         { SECTION_ROOT, "post_create", KEY_STRING, AT(post_create), .min = 1, .flag = "post-create",
           .metavar = "SNIPPET", .max = 65536,
           .help = "shell commands to run once, inside, before the first command" },
-        { SECTION_ROOT, "secrets", KEY_SECRETS, LIST(secrets, n_secrets), .max = 64, .flag = "secret",
-          .metavar = "NAME=SOURCE,...", .trust = TRUST_OPERATOR,
+        { SECTION_ROOT, "secrets", KEY_SECRETS, LIST(secrets, n_secrets), .max = SECRETS_MAX,
+          .flag = "secret", .metavar = "NAME=SOURCE,...", .trust = TRUST_OPERATOR,
           .help = "a credential that stays outside: the command gets a token in its place, and a relay that "
                   "puts "
                   "the credential into requests to the hosts" },
@@ -463,13 +465,18 @@ const struct key item_keys[] = {
                   "an editor that replaces a file; pin: go on with what was there at the start" },
 
         { ITEM_SECRET, "name", KEY_STRING, IN(spec_secret, name), .check = check_secret_name,
-          .help = "what logs call it, and the variable that gets the token; NAME_URL gets the relay" },
+          .help = "what logs call it, and the variable that gets the token; NAME_URL gets the relay. As "
+                  "file: "
+                  "its name in /run/secrets" },
         { ITEM_SECRET, "env", KEY_STRING, IN(spec_secret, env), .check = check_secret_env,
-          .help = "the variable, when it is another" },
+          .help = "the variable, when it is another; as file: a variable that gets the path" },
         { ITEM_SECRET, "from", KEY_TAGGED, IN(spec_secret, from), .check = check_secret_from,
           .help = "where the credential is on the host: {env: NAME} or {file: PATH}" },
         { ITEM_SECRET, "as", KEY_WORD, IN(spec_secret, as), .words = as_words, .fallback = "proxied",
-          .help = "how it reaches the command" },
+          .help = "how it reaches the command: proxied: a token stands for it; file: a file in /run/secrets, "
+                  "which nobody inside can write and 'cofferdam secret' replaces; env: a variable" },
+        { ITEM_SECRET, "path", KEY_TARGET, IN(spec_secret, path),
+          .help = "as file: a link to it at this path inside, in the home or /tmp" },
         { ITEM_SECRET, "inject", KEY_TAGGED, IN(spec_secret, inject), .check = check_secret_inject,
           .fallback = "bearer",
           .help = "how it is put into a request: bearer, private_token, x_api_key, {basic: {username: NAME}} "

@@ -22,6 +22,10 @@ const char *spec_tier_name(enum spec_tier tier) {
         return names[tier];
 }
 
+bool secret_is(const struct spec_secret *secret, const char *as) {
+        return strcmp(secret->as, as) == 0;
+}
+
 static int spec_alloc(struct spec **ret) {
         AUTO_SPEC struct spec *spec = calloc(1, sizeof(*spec));
 

@@ -57,14 +57,16 @@ struct spec_mount {
         enum spec_tier tier;
 };
 
-/** struct spec_secret - a credential that never comes inside: a token stands for it (auth/credential.h) */
+/** struct spec_secret - a credential: a token stands for it inside (auth/credential.h), or it comes inside as
+ * a file or a variable */
 struct spec_secret {
         char *name;   /* what the service's log calls it; secret_name_valid() */
-        char *env;    /* variable for the token, NULL: @name */
+        char *env;    /* variable for the token or value, NULL: @name; file: for its path, NULL: none */
         char *from;   /* "env:NAME" or "file:PATH" of the host */
-        char *as;     /* "proxied" */
+        char *as;     /* "proxied", "file" or "env" */
+        char *path;   /* file: a further place for it, absolute; NULL: none */
         char *inject; /* "bearer", "private_token", "x_api_key", "basic:USER" or "header:NAME" */
-        char *hosts;  /* "HOST[,HOST...]" */
+        char *hosts;  /* "HOST[,HOST...]"; proxied only */
         enum spec_tier tier;
 };
 
@@ -210,6 +212,13 @@ int spec_merge_bytes(struct spec *spec, const char *name, const char *data, size
  */
 int spec_validate(const struct spec *spec, const struct spec_env_view *view, struct error *err)
         __attribute__((warn_unused_result));
+
+/** secret_is() - whether @secret reaches the command as @as */
+bool secret_is(const struct spec_secret *secret, const char *as);
+
+/** SECRET_DIR - where secrets that are files are, by their names */
+#define SECRET_DIR "/run/secrets"
+enum { SECRETS_MAX = 64 };
 
 /** spec_shadowed() - what would disappear below a mount at @target, in words; static. NULL: nothing of ours.
  */

@@ -187,8 +187,16 @@ static int validate_seeds(const struct spec *spec, const struct spec_env_view *v
         return 0;
 }
 
+/* NULL: none */
 static const char *secret_variable(const struct spec_secret *secret) {
-        return secret->env ? secret->env : secret->name;
+        return secret->env ? secret->env : secret_is(secret, "file") ? NULL : secret->name;
+}
+
+/* A token comes with a second variable for its relay. */
+static bool is_url_of(const char *a, const struct spec_secret *secret, const char *b) {
+        const size_t n = strlen(b);
+
+        return secret_is(secret, "proxied") && strncmp(a, b, n) == 0 && strcmp(a + n, "_URL") == 0;
 }
 
 /* Variables that the sandbox gets anyway, or with model_auth. */
@@ -208,29 +216,40 @@ static bool variable_is_set(const struct spec *spec, const char *name) {
         return found;
 }
 
-/* A variable that has a meaning of its own; two secrets in one variable; "A_URL" is one that A takes, too. */
+/* Two secrets in one place. */
+static int validate_pair(const struct spec *spec, size_t i, size_t j, struct error *err) {
+        const struct spec_secret *one = &spec->secrets[i], *other = &spec->secrets[j];
+        const char *a = secret_variable(one), *b = secret_variable(other);
+        const bool files = j < i && secret_is(one, "file") && secret_is(other, "file");
+
+        if (a && b && ((j < i && strcmp(a, b) == 0) || is_url_of(a, other, b)))
+                return error_set(err, -EINVAL,
+                                 "secrets[%zu]: variable '%s' is already that of secrets[%zu]: name another "
+                                 "with 'env'",
+                                 i, a, j);
+        if (files && (strcmp(one->name, other->name) == 0 ||
+                      (one->path && other->path && strcmp(one->path, other->path) == 0)))
+                return error_set(err, -EINVAL, "secrets[%zu]: is the same file as secrets[%zu]", i, j);
+        return 0;
+}
+
+/* A variable that has a meaning of its own; two secrets in one; "A_URL" is one that A takes, too. */
 static int validate_secrets(const struct spec *spec, struct error *err) {
-        for (size_t i = 0; i < spec->n_secrets; i++)
-                if (variable_is_set(spec, secret_variable(&spec->secrets[i])))
+        int r = 0;
+
+        for (size_t i = 0; i < spec->n_secrets; i++) {
+                const char *name = secret_variable(&spec->secrets[i]);
+
+                if (name && variable_is_set(spec, name))
                         return error_set(err, -EINVAL,
                                          "secrets[%zu]: variable '%s' is already set for the sandbox: name "
                                          "another with 'env'",
-                                         i, secret_variable(&spec->secrets[i]));
+                                         i, name);
+        }
         for (size_t i = 0; i < spec->n_secrets; i++)
-                for (size_t j = 0; j < spec->n_secrets; j++) {
-                        const char *a = secret_variable(&spec->secrets[i]),
-                                   *b = secret_variable(&spec->secrets[j]);
-                        const size_t n = strlen(b);
-
-                        if ((j < i && strcmp(a, b) == 0) ||
-                            (strncmp(a, b, n) == 0 && strcmp(a + n, "_URL") == 0))
-                                return error_set(
-                                        err, -EINVAL,
-                                        "secrets[%zu]: variable '%s' is already that of secrets[%zu]: name "
-                                        "another with 'env'",
-                                        i, a, j);
-                }
-        return 0;
+                for (size_t j = 0; r == 0 && j < spec->n_secrets; j++)
+                        r = validate_pair(spec, i, j, err);
+        return r;
 }
 
 static int unsupported(const struct spec *spec, const struct key *key, const char *value, const char *instead,
