@@ -177,6 +177,19 @@ static bool row_ok(const struct report *report, const char *key) {
         return row && row->state == PROBE_OK;
 }
 
+/* In order of preference. */
+static json_t *drivers_json(const struct report *report) {
+        json_t *list = json_array();
+
+        if (report_driver(report))
+                (void) json_array_append_new(list, json_string("native"));
+        if (row_ok(report, "podman_client") && row_ok(report, "podman_runtime"))
+                (void) json_array_append_new(list, json_string("podman"));
+        if (row_ok(report, "docker_client") && row_ok(report, "docker_daemon"))
+                (void) json_array_append_new(list, json_string("docker"));
+        return list;
+}
+
 /* what the driver that was selected can do of the features that specifications ask for */
 static json_t *capabilities_json(bool native) {
         return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", 0, "build", 0, "mounts", native,
@@ -254,9 +267,9 @@ json_t *report_json(const struct ctx *ctx, const struct report *report) {
                          ctx_getenv(ctx, "KUBERNETES_SERVICE_HOST") ? "cloud" : "local", "os", "linux",
                          "arch", name.machine, "container_runtime", container_runtime(report),
                          "sandbox_default", default_mode(ctx), "selected_driver", driver ? driver : "",
-                         "available_drivers", driver ? json_pack("[s]", driver) : json_array(),
-                         "scheduling_policy", "", "iterion_binary", json_from_bytes(program, sizeof(program)),
-                         "iterion_binary_link", linkage, "capabilities", capabilities_json(driver != NULL));
+                         "available_drivers", drivers_json(report), "scheduling_policy", "", "iterion_binary",
+                         json_from_bytes(program, sizeof(program)), "iterion_binary_link", linkage,
+                         "capabilities", capabilities_json(driver != NULL));
         if (!root || json_object_set_new(root, "version", json_string(COFFERDAM_VERSION)) < 0 ||
             json_object_set_new(root, "failures", json_integer((json_int_t) report_failures(report))) < 0 ||
             json_object_set_new(root, "target", json_string(report->cloud ? "cloud" : "local")) < 0 ||

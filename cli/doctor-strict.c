@@ -88,10 +88,15 @@ static void check_rungs(struct report *report, const struct driver_ops *driver,
 static const struct driver_ops *check_driver(const struct ctx *ctx, struct report *report,
                                              const struct spec *spec) {
         const char *const name = spec->driver ? spec->driver : "auto";
-        const struct driver_ops *driver = driver_find(name);
         struct error err = { 0 };
+        const struct driver_ops *driver =
+                strcmp(name, "auto") == 0 ? driver_choose(ctx, spec, &err) : driver_find(name);
         char text[ERROR_MSG_MAX];
 
+        if (!driver && err.code) {
+                add_check(report, "driver", CHECK_FAIL, err.msg);
+                return NULL;
+        }
         if (!driver) {
                 (void) snprintf(text, sizeof(text), "'%s' is not in this build; use --driver native",
                                 ESC(name));

@@ -114,6 +114,13 @@ struct start_request {
 /* where the work finds the relay of its tokens, on a loopback of its own */
 enum { DRIVER_RELAY_PORT = 3129 };
 
+/** struct driver_sweep - who knows which runs live, and hears of what is removed */
+struct driver_sweep {
+        bool (*lives)(void *arg, const char *run_id);
+        void (*removed)(void *arg, const char *run_id);
+        void *arg;
+};
+
 enum { SANDBOX_POLL_MAX = 8 };
 
 /** struct driver_ops - the vtable */
@@ -124,8 +131,8 @@ struct driver_ops {
         bool starts_here; /* commands are the supervisor's own children, so it cannot be confined */
 
         /**
-         * probe() - can it serve here
-         * Return: 0, or -ENOTSUP with cause and remedy in @err (the same text as doctor's row).
+         * probe() - can it serve @spec here, for a choice among drivers; the native one is always ready to
+         * try Forks. Return: 0, or -errno with cause and remedy in @err (the same text as doctor's row).
          */
         int (*probe)(const struct ctx *ctx, const struct spec *spec, struct error *err);
 
@@ -158,6 +165,12 @@ struct driver_ops {
          * as in its state; borrowed. Idempotent, may block. The function may be NULL. */
         void (*reap)(const struct ctx *ctx, const json_t *plan, const char *run_id);
 
+        /**
+         * sweep() - remove what carries our marks, is of a run of this caller's, and belongs to none that
+         * lives Blocks. Return: 0, -errno with a message. The function may be NULL.
+         */
+        int (*sweep)(const struct ctx *ctx, const struct driver_sweep *sweep, struct error *err);
+
         /** exec() - start a command; the result comes through the callbacks. Return: 0 or -errno. */
         int (*exec)(struct sandbox *sandbox, const struct exec_request *req, struct error *err);
 
@@ -184,12 +197,20 @@ struct driver_ops {
         struct sandbox *(*stop)(struct sandbox *sandbox);
 };
 
-/** driver_find() - the driver called @name, "auto" picks the first that can serve; NULL when there is none of
- * that name */
+/** driver_find() - the driver called @name, "auto" is the first; NULL when there is none of that name */
 const struct driver_ops *driver_find(const char *name);
+
+/**
+ * driver_choose() - who serves @spec when nobody was named: the first whose probe() says so
+ * Forks. Return: NULL with the message of the first that can serve such a specification at all.
+ */
+const struct driver_ops *driver_choose(const struct ctx *ctx, const struct spec *spec, struct error *err);
 
 /** driver_failure() - the failure code (cofferdam-events(7)) of what plan() or start() returned. Static. */
 const char *driver_failure(int r);
+
+/** driver_at() - the driver number @i; NULL: there are no more */
+const struct driver_ops *driver_at(size_t i);
 
 /** driver_names() - all names, for messages. @ret_n: how many. Static. */
 const char *const *driver_names(size_t *ret_n);

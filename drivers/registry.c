@@ -6,7 +6,9 @@
 #include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 
-/* in order of preference; noop is never picked, only named */
+enum { N_CHOICES = 3 }; /* the others are never picked, only named */
+
+/* in order of preference */
 static const struct driver_ops *const drivers[] = { &driver_native, &driver_podman, &driver_docker,
                                                     &driver_noop, &driver_landlock };
 static const char *const names[] = { "auto", "native", "podman", "docker", "noop" };
@@ -16,6 +18,28 @@ const struct driver_ops *driver_find(const char *name) {
                 if (strcmp(name, "auto") == 0 || strcmp(name, drivers[i]->name) == 0)
                         return drivers[i];
         return NULL;
+}
+
+const struct driver_ops *driver_choose(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        struct error first = { 0 }, why;
+
+        for (size_t i = 0; i < N_CHOICES; i++) {
+                int r;
+
+                why = (struct error){ 0 };
+                r = drivers[i]->probe(ctx, spec, &why);
+                if (r == 0)
+                        return drivers[i];
+                if (!first.code && r != -ENOTSUP)
+                        first = why;
+        }
+        if (err)
+                *err = first;
+        return NULL;
+}
+
+const struct driver_ops *driver_at(size_t i) {
+        return i < ARRAY_SIZE(drivers) ? drivers[i] : NULL;
 }
 
 const char *driver_failure(int r) {

@@ -844,8 +844,8 @@ int native_start(const struct driver_plan *plan, const struct start_request *req
 
 static int native_probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
         (void) ctx;
-        (void) spec;
-        (void) err;
+        if (spec->image)
+                return error_set(err, -ENOTSUP, "image: driver 'native' shows the host's root");
         return 0; /* start() tells what is missing in the same words; asking first would cost each run a fork
                    */
 }

@@ -6,6 +6,7 @@
  */
 #include <ares.h>
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "drivers/native/probe-kit.h"
+#include "drivers/oci/cli.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
@@ -28,7 +30,14 @@
 #include "runtime/base/parse.h"
 #include "runtime/spec/doc.h"
 
-enum { ANSWER_MS = 500, ANSWER_MAX = 256 << 10, NS_PER_MS_ = 1000000, HTTPS_PORT = 443, HOST_MAX = 256 };
+enum {
+        CLIENT_MS = 1500,
+        ANSWER_MS = 500,
+        ANSWER_MAX = 256 << 10,
+        NS_PER_MS_ = 1000000,
+        HTTPS_PORT = 443,
+        HOST_MAX = 256
+};
 
 static int ms_left(uint64_t end_ns) {
         const uint64_t now = clock_ns();
@@ -118,6 +127,83 @@ static int http_get(const char *path, const char *target, struct buf *head, cons
                 return -EPROTO;
         *ret_body = body + 4;
         return 0;
+}
+
+/* The engine's command line, as the caller's PATH finds it, and what it says of its version. */
+static void ask_client(const struct probe_host *host, const char *program, struct probe_result *ret) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        int r;
+
+        cli_add(&args, "%s", program);
+        cli_add(&args, "--version");
+        r = cli_run(host->ctx, &args, CLIENT_MS, &result, NULL);
+        if (r == -ENOENT)
+                result_fact(ret, r, "no %s in PATH", program);
+        else if (r < 0)
+                result_failed(ret, r, "%s --version", program);
+        else if (result.exit_code != 0)
+                result_fact(ret, -EIO, "%s --version: exit status %d", program, result.exit_code);
+        if (r < 0 || result.exit_code != 0)
+                return;
+        result_note(ret, "%.*s, as %s", (int) strcspn(buf_cstr(&result.out), "\r\n"), buf_cstr(&result.out),
+                    host->ctx->uid == 0 ? "root" : "a user");
+}
+
+void try_docker(const struct probe_host *host, struct probe_result *ret) {
+        ask_client(host, "docker", ret);
+}
+
+void try_podman(const struct probe_host *host, struct probe_result *ret) {
+        ask_client(host, "podman", ret);
+}
+
+/* Whether a configuration of podman's names another runtime than crun, as far as a line of it says so. */
+static bool names_runtime(const char *path) {
+        AUTO_BUF struct buf text = { 0 };
+
+        if (file_read_at(AT_FDCWD, path, ANSWER_MAX, &text) < 0)
+                return false;
+        for (const char *line = buf_cstr(&text); line; line = strchr(line, '\n')) {
+                line += strspn(line, "\n \t");
+                if (strncmp(line, "runtime", 7) == 0 && line[7 + strspn(line + 7, " \t")] == '=')
+                        return strncmp(line + 7 + strspn(line + 7, " \t=\"'"), "crun", 4) != 0;
+        }
+        return false;
+}
+
+static bool another_runtime(const struct probe_host *host) {
+        static const char own[] = "/etc/containers/containers.conf";
+        const char *const named = ctx_getenv(host->ctx, "CONTAINERS_CONF");
+        char path[PATH_MAX];
+        AUTO_DIR DIR *parts = NULL;
+        const struct dirent *e;
+
+        if (named)
+                return names_runtime(named);
+        (void) snprintf(path, sizeof(path), "%s/.config/containers/containers.conf",
+                        host->ctx->home ? host->ctx->home : "");
+        if (names_runtime(path) || names_runtime(own))
+                return true;
+        parts = opendir("/etc/containers/containers.conf.d");
+        while (parts && (e = readdir(parts))) {
+                (void) snprintf(path, sizeof(path), "%s.d/%s", own, e->d_name);
+                if (names_runtime(path))
+                        return true;
+        }
+        return false;
+}
+
+/* Nothing is started, which would leave a process of podman's behind. */
+void try_podman_runtime(const struct probe_host *host, struct probe_result *ret) {
+        static const char both[] = "/sys/fs/cgroup/unified/cgroup.controllers";
+
+        if (access(both, F_OK) < 0)
+                result_note(ret, "control groups of one version");
+        else if (another_runtime(host))
+                result_note(ret, "control groups of both versions; podman's runtime is not crun");
+        else
+                result_fact(ret, -ENOTSUP, "control groups of both versions at /sys/fs/cgroup, and crun");
 }
 
 static const char *text_of(const json_t *info, const char *key) {

@@ -262,31 +262,6 @@ void try_state_dir(const struct probe_host *host, struct probe_result *ret) {
                 result_note(ret, "%.90s can be written", ESC(host->ctx->state_dir));
 }
 
-/* @program in the caller's PATH; nothing is executed */
-static void find_program(const struct probe_host *host, const char *program, struct probe_result *ret) {
-        const char *path = ctx_getenv(host->ctx, "PATH");
-
-        for (; path && *path; path += strcspn(path, ":") + (path[strcspn(path, ":")] == ':')) {
-                const size_t len = strcspn(path, ":");
-                char file[PATH_MAX];
-
-                (void) snprintf(file, sizeof(file), "%.*s/%s", (int) len, path, program);
-                if (len > 0 && access(file, X_OK) == 0) {
-                        result_note(ret, "%.90s", ESC(file));
-                        return;
-                }
-        }
-        result_fact(ret, -ENOENT, "no %s in PATH", program);
-}
-
-void try_docker(const struct probe_host *host, struct probe_result *ret) {
-        find_program(host, "docker", ret);
-}
-
-void try_podman(const struct probe_host *host, struct probe_result *ret) {
-        find_program(host, "podman", ret);
-}
-
 /* What is not here is not inside either, but for /dev/null. */
 void try_devices(const struct probe_host *host, struct probe_result *ret) {
         AUTO_BUF struct buf absent = { 0 };

@@ -109,15 +109,19 @@ static const struct probe probes[] = {
         { "cgroup", "cgroup", false, false, false, 0, try_cgroup, NULL,
           "--memory and --cpus are refused, but with --isolation degrade",
           "systemd-run --user --scope -p Delegate=yes cofferdam ..." },
-        { "docker client", "docker_client", false, false, true, 0, try_docker, NULL,
-          "none on native runs, the only ones of this version", "sudo apt-get install docker.io" },
+        { "docker client", "docker_client", false, false, false, 0, try_docker, NULL,
+          "--driver docker cannot be used", "sudo apt-get install docker.io" },
         { "docker daemon", "docker_daemon", false, false, false, 0, try_docker_daemon, NULL,
-          "none on native runs, the only ones of this version",
+          "--driver docker cannot be used",
           "sudo systemctl start docker; a user has to be in the group docker" },
-        { "podman client", "podman_client", false, false, true, 0, try_podman, NULL,
-          "none on native runs, the only ones of this version", "sudo apt-get install podman" },
+        { "podman client", "podman_client", false, false, false, 0, try_podman, NULL,
+          "--driver podman cannot be used", "sudo apt-get install podman uidmap" },
+        { "podman runtime", "podman_runtime", false, false, false, 0, try_podman_runtime, "podman_client",
+          "podman starts no container: crun does not do with control groups of both versions",
+          "sudo apt-get install runc; sudo mkdir -p /etc/containers/containers.conf.d; printf "
+          "'[engine]\\nruntime = \"runc\"\\n' | sudo tee /etc/containers/containers.conf.d/runc.conf" },
         { "podman service", "podman_service", false, false, false, 0, try_podman_service, NULL,
-          "none on native runs, the only ones of this version",
+          "none: podman needs no service",
           "systemctl --user start podman.socket (podman itself works without)" },
         { "cluster context", "kubernetes_context", false, true, false, 0, try_kubernetes_context, NULL,
           "no pod can be made from here", "kubectl config use-context NAME, or set KUBECONFIG" },
@@ -180,6 +184,7 @@ static const char *row_remedy(const struct probe *p, int code) {
 static bool blamable(const struct probe *p) {
         static const char *const others[] = { "fuse_device",        "uid_ranges",       "cgroup",
                                               "landlock",           "docker_daemon",    "podman_service",
+                                              "docker_client",      "podman_client",    "podman_runtime",
                                               "kubernetes_context", "kubernetes_server" };
 
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)

@@ -123,10 +123,10 @@ static void add_limits(const struct driver_plan *plan, struct cli_args *args) {
 }
 
 static void add_labels(const struct driver_plan *plan, const char *run_id, struct cli_args *args) {
-        cli_add_pair(args, "--label", "app.kubernetes.io/managed-by=cofferdam");
+        cli_add_pair(args, "--label", OCI_MANAGED_LABEL "=" OCI_MANAGED_BY);
         cli_add_pair(args, "--label", "ironflow.io/run-id=%s", run_id);
         cli_add_pair(args, "--label", "ironflow.io/root-run-id=%s", run_id);
-        cli_add_pair(args, "--label", "cofferdam.io/state=%s", plan->oci->state_dir);
+        cli_add_pair(args, "--label", OCI_STATE_LABEL "=%s", plan->oci->state_dir);
 }
 
 static void add_hardening(const struct driver_plan *plan, struct cli_args *args) {

@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "drivers/native/plan.h"
+#include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
@@ -129,6 +130,57 @@ void oci_reap(const struct ctx *ctx, const char *program, const char *run_id) {
 
         (void) snprintf(name, sizeof(name), "cofferdam-%s", run_id);
         (void) !oci_remove(ctx, program, name); /* gc comes again */
+}
+
+/* Engines that were never used are not asked: podman of a user leaves a process behind. */
+static int mark_used(const struct ctx *ctx, const char *program, bool make) {
+        AUTO_FREE char *path = NULL;
+        AUTO_FD int fd = -1;
+
+        if (!ctx->state_dir || asprintf(&path, "%s/used-%s", ctx->state_dir, program) < 0)
+                return -ENOENT;
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
+        return fd < 0 ? -errno : 0;
+}
+
+/* The names of the containers that are of runs of this state directory, one a line. */
+static int list_ours(const struct ctx *ctx, const char *program, struct cli_result *ret, struct error *err) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        int r;
+
+        cli_add(&args, "%s", program);
+        cli_add(&args, "ps");
+        cli_add(&args, "--all");
+        cli_add_pair(&args, "--filter", "label=" OCI_MANAGED_LABEL "=" OCI_MANAGED_BY);
+        cli_add_pair(&args, "--filter", "label=" OCI_STATE_LABEL "=%s", ctx->state_dir);
+        cli_add_pair(&args, "--format", "{{.Names}}");
+        r = cli_run(ctx, &args, REMOVE_MS, ret, err);
+        if (r < 0 || ret->exit_code == 0)
+                return r;
+        return error_set(err, -EIO, "%s ps: %s", program, ESC(last_words(ret->err)));
+}
+
+int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
+              struct error *err) {
+        static const char prefix[] = "cofferdam-";
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        char *name, *rest = NULL;
+        int r;
+
+        if (mark_used(ctx, program, false) < 0)
+                return 0;
+        r = list_ours(ctx, program, &result, err);
+        if (r < 0 || !result.out.data)
+                return r;
+        for (name = strtok_r(result.out.data, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
+                const char *const id = name + sizeof(prefix) - 1;
+
+                if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || sweep->lives(sweep->arg, id))
+                        continue;
+                if (oci_remove(ctx, program, name) == 0)
+                        sweep->removed(sweep->arg, id);
+        }
+        return 0;
 }
 
 _Noreturn static void remover_main(const struct ctx *ctx, const char *program, const char *name, int sock) {
@@ -242,6 +294,19 @@ static int await_call(int sock, struct container *c, struct error *err) {
 
 /* ---- the calls ---- */
 
+/* The row of doctor that says why, in place of what is in @err; without one that stays. */
+static int no_engine(const struct ctx *ctx, const char *program, struct error *err) {
+        const bool docker = strcmp(program, "docker") == 0;
+        const char *const keys[] = { docker ? "docker_client" : "podman_client",
+                                     docker ? "docker_daemon" : "podman_runtime" };
+        struct probe_row row;
+
+        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+                if (probe_one(ctx, keys[i], &row) != PROBE_OK)
+                        return probe_refusal(&row, err);
+        return 0;
+}
+
 /* One call that has to succeed. @what: "run" and the like, for messages */
 static int engine_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms,
                        struct error *err) {
@@ -250,13 +315,12 @@ static int engine_call(const struct ctx *ctx, const struct cli_args *args, int t
 
         r = cli_run(ctx, args, timeout_ms, &result, err);
         if (r == -ENOENT || r == -EACCES)
-                return error_set(err, DRIVER_HOST_LACKS,
-                                 "%s: not found in PATH: install it ('sudo apt-get install %s'), or use "
-                                 "--driver native",
-                                 args->v[0], strcmp(args->v[0], "docker") == 0 ? "docker.io" : args->v[0]);
+                return no_engine(ctx, args->v[0], err);
         if (r < 0 || result.exit_code == 0)
                 return r;
         r = oci_failure(result.err);
+        if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], err) < 0)
+                return DRIVER_HOST_LACKS;
         return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(last_words(result.err)));
 }
 
@@ -342,6 +406,7 @@ int container_start(const struct driver_plan *plan, const char *run_id, int run_
         sock = make_ctl(run_fd, &ctl);
         if (sock < 0)
                 return error_set(err, sock, "socket for the container: %s", strerror(-sock));
+        (void) !mark_used(plan->ctx, plan->oci->program, true); /* without it gc would miss what is left */
         r = remover_start(plan->ctx, plan->oci->program, name, c, err);
         if (r == 0)
                 r = run(plan, &args, name, run_id, err);

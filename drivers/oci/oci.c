@@ -26,6 +26,8 @@ struct oci *oci_free(struct oci *oci) {
         return NULL;
 }
 
+static const char needs_image[] = "image: driver '%s' needs one: give --image";
+
 /* What a container cannot have. */
 static int check(const struct spec *spec, const char *program, struct error *err) {
         const struct {
@@ -42,7 +44,7 @@ static int check(const struct spec *spec, const char *program, struct error *err
         };
 
         if (!spec->image)
-                return error_set(err, -EINVAL, "image: driver '%s' needs one: give --image", program);
+                return error_set(err, -EINVAL, needs_image, program);
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
                 if (rows[i].asked)
                         return error_set(err, -ENOTSUP, "CAPABILITY_UNSUPPORTED: %s: driver '%s': %s",
@@ -123,11 +125,25 @@ static bool own_loopback(const struct driver_plan *plan) {
         return true;
 }
 
-static int probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
-        (void) ctx;
-        (void) spec;
-        (void) err;
-        return 0;
+/* By the rows of doctor. */
+static int serves(const struct ctx *ctx, const struct spec *spec, const char *program,
+                  const char *const *rows, struct error *err) {
+        struct probe_row row;
+
+        for (; *rows; rows++)
+                if (probe_one(ctx, *rows, &row) != PROBE_OK)
+                        return probe_refusal(&row, err);
+        return spec->image ? 0 : error_set(err, -EINVAL, needs_image, program);
+}
+
+static int probe_podman(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        return serves(ctx, spec, "podman", (const char *const[]){ "podman_client", "podman_runtime", NULL },
+                      err);
+}
+
+static int probe_docker(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        return serves(ctx, spec, "docker", (const char *const[]){ "docker_client", "docker_daemon", NULL },
+                      err);
 }
 
 static void reap_podman(const struct ctx *ctx, const json_t *plan, const char *run_id) {
@@ -140,13 +156,22 @@ static void reap_docker(const struct ctx *ctx, const json_t *plan, const char *r
         oci_reap(ctx, "docker", run_id);
 }
 
-#define OPS(PROGRAM)                                                                                    \
-        {                                                                                               \
-                .name = #PROGRAM, .own_loopback = own_loopback, .probe = probe, .plan = plan_##PROGRAM, \
-                .plan_free = native_plan_free, .describe = native_describe, .start = native_start,      \
-                .report = native_report, .reap = reap_##PROGRAM, .exec = native_exec,                   \
-                .signal = native_signal, .set_network = native_set_network, .poll = native_poll,        \
-                .dispatch = native_dispatch, .stop = native_stop,                                       \
+static int sweep_podman(const struct ctx *ctx, const struct driver_sweep *sweep, struct error *err) {
+        return oci_sweep(ctx, "podman", sweep, err);
+}
+
+static int sweep_docker(const struct ctx *ctx, const struct driver_sweep *sweep, struct error *err) {
+        return oci_sweep(ctx, "docker", sweep, err);
+}
+
+#define OPS(PROGRAM)                                                                                 \
+        {                                                                                            \
+                .name = #PROGRAM, .own_loopback = own_loopback, .probe = probe_##PROGRAM,            \
+                .plan = plan_##PROGRAM, .plan_free = native_plan_free, .describe = native_describe,  \
+                .start = native_start, .report = native_report, .reap = reap_##PROGRAM,              \
+                .sweep = sweep_##PROGRAM, .exec = native_exec, .signal = native_signal,              \
+                .set_network = native_set_network, .poll = native_poll, .dispatch = native_dispatch, \
+                .stop = native_stop,                                                                 \
         }
 
 const struct driver_ops driver_podman = OPS(podman);

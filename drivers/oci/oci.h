@@ -27,6 +27,10 @@ extern const struct driver_ops driver_podman, driver_docker;
 #define OCI_INIT   OCI_CTL "/init"  /* this program */
 #define OCI_SOCKET OCI_CTL "/socket"
 
+#define OCI_MANAGED_LABEL "app.kubernetes.io/managed-by"
+#define OCI_MANAGED_BY    "cofferdam"
+#define OCI_STATE_LABEL   "cofferdam.io/state" /* whose runs: the state directory */
+
 enum { OCI_PIDS = 4096 /* without limits.pids */ };
 
 /** OCI_WORD - the first word for oci_inside(); nobody types it */
@@ -83,6 +87,10 @@ int oci_remove(const struct ctx *ctx, const char *program, const char *name)
 
 /** oci_reap() - oci_remove() of the container of a run that died, as far as that goes */
 void oci_reap(const struct ctx *ctx, const char *program, const char *run_id);
+
+/** oci_sweep() - see struct driver_ops */
+int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
+              struct error *err);
 
 /** oci_inside() - the first process of a container. Never returns. */
 _Noreturn void oci_inside(void);

@@ -328,12 +328,15 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
 }
 
 /* Who serves @spec; NULL with a message: nobody. */
-static const struct driver_ops *pick_driver(const struct spec *spec, struct error *err) {
+static const struct driver_ops *pick_driver(const struct ctx *ctx, const struct spec *spec,
+                                            struct error *err) {
         const char *name = spec->driver ? spec->driver : "auto";
         const struct driver_ops *driver;
 
         if (spec->mode == MODE_NONE)
                 name = "noop"; /* wins over everything, and is said */
+        if (strcmp(name, "auto") == 0)
+                return driver_choose(ctx, spec, err);
         driver = driver_find(name);
         if (!driver)
                 (void) error_set(err, -ENOTSUP, "driver '%s' is not in this build; use --driver native",
@@ -358,7 +361,7 @@ static bool may_fall(const struct spec *spec, const struct driver_ops *driver) {
 
 int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver_ops **ret_driver,
              struct driver_plan **ret, struct error *err) {
-        const struct driver_ops *driver = pick_driver(spec, err);
+        const struct driver_ops *driver = pick_driver(ctx, spec, err);
         struct error why;
         int r;
 

@@ -214,6 +214,46 @@ int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
         return reap_all(ctx, false, fn, arg, err);
 }
 
+/** struct sweep - who hears of what is removed */
+struct sweep {
+        const struct ctx *ctx;
+        const struct driver_ops *driver;
+        swept_fn fn;
+        void *arg;
+};
+
+/* Only a run that is certainly not there, or whose lock can be had, is dead: nothing is removed on an error.
+ */
+static bool sweep_lives(void *arg, const char *run_id) {
+        const struct sweep *sweep = arg;
+        AUTO_RUN_DIR struct run_dir dir = RUN_DIR_INIT;
+        int r;
+
+        if (!run_dir_is_id(run_id))
+                return true;
+        r = run_dir_open(sweep->ctx, run_id, &dir, NULL);
+        return r < 0 ? r != -ENOENT : !lock(&dir);
+}
+
+static void sweep_removed(void *arg, const char *run_id) {
+        const struct sweep *sweep = arg;
+
+        sweep->fn(sweep->driver->name, run_id, sweep->arg);
+}
+
+int runs_sweep(const struct ctx *ctx, swept_fn fn, void *arg, struct error *err) {
+        struct sweep sweep = { .ctx = ctx, .fn = fn, .arg = arg };
+        const struct driver_sweep how = { sweep_lives, sweep_removed, &sweep };
+        int first = 0;
+
+        for (size_t i = 0; (sweep.driver = driver_at(i)); i++) {
+                const int r = sweep.driver->sweep ? sweep.driver->sweep(ctx, &how, first ? NULL : err) : 0;
+
+                first = first ? first : r;
+        }
+        return first;
+}
+
 /* ---- beside a run ---- */
 
 /* Whether the living run @fd works on @workspace. */

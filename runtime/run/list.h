@@ -52,6 +52,13 @@ typedef void (*reaped_fn)(const char *id, bool kept, void *arg);
 int runs_reap(const struct ctx *ctx, reaped_fn fn, void *arg, struct error *err)
         __attribute__((warn_unused_result));
 
+/** swept_fn - what the driver called @driver kept for a run that does not live, and is gone now */
+typedef void (*swept_fn)(const char *driver, const char *run_id, void *arg);
+
+/** runs_sweep() - have each driver remove what it marked as of a run of this state directory that does not
+ * live. Blocks, forks. Return: 0, or what went wrong with the first driver that could not, with a message. */
+int runs_sweep(const struct ctx *ctx, swept_fn fn, void *arg, struct error *err);
+
 /** run_forget() - remove a run that has ended or died and is locked by the caller, with all it holds and what
  * its driver left outside. Return: 0 or -errno. */
 int run_forget(const struct ctx *ctx, struct run_dir *dir);

@@ -48,10 +48,7 @@ X
         import_image podman || fail 'podman import'
 }
 
-docker_ready() {
-        [ "$(id -u)" = 0 ] || skip 'only root can start a docker daemon'
-        need_command dockerd
-        need_command docker
+docker_start() {
         dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" --bridge=none \
                 --iptables=false --ip6tables=false --exec-opt native.cgroupdriver=cgroupfs >"$E/docker.log" 2>&1 &
         disown
@@ -59,6 +56,13 @@ docker_ready() {
                 tail -n 20 "$E/docker.log"
                 fail 'dockerd does not come up'
         }
+}
+
+docker_ready() {
+        [ "$(id -u)" = 0 ] || skip 'only root can start a docker daemon'
+        need_command dockerd
+        need_command docker
+        docker_start
         import_image docker || fail 'docker import'
 }
 

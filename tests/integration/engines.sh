@@ -146,6 +146,24 @@ filters_the_network() {
         # what knows of no proxy has the loopback only
         eq lo "$(boxed "$1" --network none -- ls /sys/class/net)"
 }
+is_swept_by_its_labels() { # what nobody could remove: supervisor, pid 1's keeper and engine were all gone
+        engine_ready "$1"
+        id=$("$C" start -d "$1" --image busy:1)
+        # one of ours without a run, one of another state directory, one of somebody else's
+        for labels in "$XDG_STATE_HOME/cofferdam" /elsewhere; do
+                "$1" create --name "cofferdam-00000000000$((n = ${n-0} + 1))" --label app.kubernetes.io/managed-by=cofferdam \
+                        --label "cofferdam.io/state=$labels" --ulimit nofile=64 --ulimit nproc=64 busy:1 true >/dev/null
+        done
+        "$1" create --name bystander --ulimit nofile=64 --ulimit nproc=64 busy:1 true >/dev/null
+        eq "000000000001 container of $1 removed" "$("$C" gc)"
+        eq "$(printf '%s\n' bystander "cofferdam-$id" cofferdam-000000000002 | sort | xargs)" \
+                "$("$1" ps -a --format '{{.Names}}' | sort | xargs)" 'what stays'
+        "$1" rm bystander cofferdam-000000000002 >/dev/null
+        "$C" exec "$id" -- true
+        "$C" stop "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        nothing_left "$1"
+}
 leaves_nothing_when_killed() {
         engine_ready "$1"
         id=$("$C" start -d "$1" --image busy:1)
@@ -172,6 +190,125 @@ says_what_is_wrong() {
         nothing_left "$1"
 }
 
+# shim ENGINE <<SCRIPT: what is called in place of the engine's command line; $real is that
+shim() {
+        mkdir shim
+        { printf '#!/bin/bash\nreal=%s\n' "$(command -v "$1")"; cat; } >"shim/$1"
+        chmod +x "shim/$1"
+        export PATH=$W/shim:$PATH
+}
+takes_back_its_name() { # the name is that of a dead container of the same run: what a start that was cut off leaves
+        engine_ready "$1"
+        shim "$1" <<'X'
+name=$(sed -n 's/.*--name \(cofferdam-[0-9a-f]*\).*/\1/p' <<<"$*")
+if [ "$1" = run ] && [ ! -e "$0.did" ]; then
+        : >"$0.did"
+        "$real" create --name "$name" --label "ironflow.io/run-id=${name#cofferdam-}" --ulimit nofile=64 --ulimit nproc=64 busy:1 true >/dev/null
+fi
+exec "$real" "$@"
+X
+        eq hi "$(boxed "$1" -- echo hi)"
+        [ -e "shim/$1.did" ]
+        eq '' "$("$1" ps -aq)"
+        nothing_left "$1"
+}
+leaves_others_their_name() {
+        engine_ready "$1"
+        shim "$1" <<'X'
+name=$(sed -n 's/.*--name \(cofferdam-[0-9a-f]*\).*/\1/p' <<<"$*")
+if [ "$1" = run ]; then "$real" create --name "$name" --ulimit nofile=64 --ulimit nproc=64 busy:1 true >"$0.did"; fi
+[ "$1" = rm ] || exec "$real" "$@"
+X
+        status 125 boxed "$1" -- echo hi >out 2>err
+        has "$(cat err)" 'is already in use'
+        eq 1 "$(wc -l <err)"
+        [ ! -s out ]
+        "$1" ps -aq --no-trunc | grep -qx "$(cat "shim/$1.did")" || fail 'the container of somebody else is gone'
+        PATH=${PATH#*:} "$1" rm "$(cat "shim/$1.did")" >/dev/null
+        nothing_left "$1"
+}
+is_told_of_a_full_disk() { # what the engine says of it
+        engine_ready "$1"
+        shim "$1" <<'X'
+[ "$1" != run ] || { echo 'Error: mkdir /x: no space left on device' >&2; exit 125; }
+exec "$real" "$@"
+X
+        status 125 boxed "$1" --events "$W/events" -- echo hi 2>err
+        has "$(cat events)" SANDBOX_CAPACITY
+        eq 1 "$(wc -l <err)"
+        nothing_left "$1"
+}
+fills_its_disk() {
+        [ "$(id -u)" = 0 ] || skip 'only root can mount a small disk'
+        engine_ready podman
+        cat >small <<'X'
+set -eu
+mount -t tmpfs -o size=24m none "$W/small.d"
+sed "s|$E/|$W/small.d/|" "$CONTAINERS_STORAGE_CONF" >"$W/small.conf"
+export CONTAINERS_STORAGE_CONF=$W/small.conf
+podman import "$E/image.tar" busy:1 >/dev/null 2>&1
+dd if=/dev/zero of="$W/small.d/full" bs=4096 2>/dev/null || true
+"$C" run -d podman --image busy:1 --events "$W/events" -- true && exit 99 || echo "rc $?"
+rm "$W/small.d/full"
+podman ps -a --format '{{.Names}}'
+X
+        mkdir small.d
+        W=$W E=$E C=$C unshare -m bash small >out 2>err || fail "$(cat err)"
+        eq 'rc 125' "$(cat out)"
+        has "$(cat events)" SANDBOX_CAPACITY
+        nothing_left podman
+}
+has_no_engine() {
+        mkdir none
+        ln -s "$(command -v env)" none/
+        status 125 env PATH="$W/none" "$C" run -d "$1" --image busy:1 --events "$W/events" -- true 2>err
+        has "$(cat events)" SANDBOX_DRIVER_UNAVAILABLE
+        has "$(cat err)" "no $1 in PATH"
+        has "$(cat err)" 'apt-get install'
+}
+has_a_dead_daemon() {
+        need_command docker
+        status 125 env DOCKER_HOST="unix://$W/socket" "$C" run -d docker --image busy:1 --events "$W/events" -- true 2>err
+        has "$(cat events)" SANDBOX_DRIVER_UNAVAILABLE
+        has "$(cat err)" 'docker daemon: '
+        has "$(cat err)" 'systemctl start docker'
+        eq 1 "$(wc -l <err)"
+        eq '' "$(ls "$XDG_STATE_HOME/cofferdam/runs")"
+}
+is_chosen_for_an_image() { # nobody is named: the first that can
+        engine_ready podman
+        eq hi "$(sandbox --image busy:1 -- echo hi)"
+        id=$("$C" start --image busy:1)
+        has "$("$C" ps)" podman
+        "$C" rm --force "$id" >/dev/null
+        eq "$HOME" "$(sandbox -- sh -c 'echo ~')"
+}
+survives_conmon() {
+        engine_ready podman
+        id=$("$C" start -d podman --image busy:1)
+        kill -KILL "$(live_pids "-n cofferdam-$id" | head -n 1)"
+        eq still "$("$C" exec "$id" -- echo still)"
+        "$C" stop "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        nothing_left podman
+}
+survives_dockerd() { # commands go on without it; what it keeps of the run is swept when it is back
+        engine_ready docker
+        id=$("$C" start -d docker --image busy:1)
+        kill -KILL "$(cat "$E/docker.pid")"
+        wait_for 10 [ ! -e "/proc/$(cat "$E/docker.pid")" ]
+        eq still "$("$C" exec "$id" -- echo still)"
+        timeout 60 "$C" stop "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        rm -f "$E/docker.pid" "$E/ready-docker"
+        docker_start
+        "$C" gc >/dev/null
+        nothing_left docker
+}
+
+t 'an engine that is not there' has_no_engine podman
+t 'an engine that is not there: docker' has_no_engine docker
+t 'a daemon that is not there' has_a_dead_daemon
 for engine in podman docker; do
         t "$engine: output, exit status, image's variables, files and their owner" runs $engine
         t "$engine: the guard holds, hides and lands" guards $engine
@@ -183,7 +320,15 @@ for engine in podman docker; do
         t "$engine: home and /tmp of their size, seeds" has_a_home $engine
         t "$engine: mounts, with names that engines take apart" mounts_what_is_asked $engine
         t "$engine: the network by name" filters_the_network $engine
+        t "$engine: gc removes what no live run of ours owns, and nothing else" is_swept_by_its_labels $engine
         t "$engine: a killed supervisor leaves no container" leaves_nothing_when_killed $engine
+        t "$engine: a name that a dead container of the run has" takes_back_its_name $engine
+        t "$engine: a name that another container has" leaves_others_their_name $engine
+        t "$engine: a full disk" is_told_of_a_full_disk $engine
         t "$engine: refusals with a code and a reason" says_what_is_wrong $engine
 done
+t 'podman: a disk that is full' fills_its_disk
+t 'podman is chosen for an image, native without' is_chosen_for_an_image
+t 'podman: its monitor is killed' survives_conmon
+t 'docker: its daemon is killed' survives_dockerd
 finish
