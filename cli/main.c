@@ -32,6 +32,7 @@ const struct verb verbs[] = {
         { "run", "run a command in a sandbox on the workspace", verb_run },
         { "start", "start a sandbox and leave it running", verb_start },
         { "exec", "run a further command in a sandbox", verb_exec },
+        { "launch", "have an agent do a task in a sandbox", verb_launch },
         { "stop", "end runs", verb_stop },
         { "rm", "remove runs that have ended", verb_rm },
         { "ps", "list the runs", verb_ps },

@@ -52,6 +52,9 @@ int verb_exec(const struct ctx *ctx, int argc, char **argv);
 /** verb_secret() - replace the content of a secret that is a file in a run that lives */
 int verb_secret(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_launch() - have an agent do a task in a sandbox; its result on stdout */
+int verb_launch(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_net() - show or change the rules of the network of a run that lives */
 int verb_net(const struct ctx *ctx, int argc, char **argv);
 

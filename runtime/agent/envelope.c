@@ -255,14 +255,24 @@ static int next_line(struct channel *c, const char **ret, size_t *ret_len, struc
         return 1;
 }
 
+int channel_line(struct channel *c, const char **ret, size_t *ret_len, struct error *err) {
+        size_t len = 0;
+        int r;
+
+        do {
+                r = next_line(c, ret, &len, err);
+        } while (r > 0 && len == 0);
+        if (r > 0)
+                *ret_len = len;
+        return r;
+}
+
 int channel_next(struct channel *c, struct envelope *ret, struct error *err) {
         const char *line = NULL;
         size_t len = 0;
         int r;
 
-        do {
-                r = next_line(c, &line, &len, err);
-        } while (r > 0 && len == 0);
+        r = channel_line(c, &line, &len, err);
         if (r <= 0)
                 return r;
         r = envelope_parse(line, len, ret, err);
@@ -315,15 +325,12 @@ static int wait_writable(struct channel *c, struct error *err) {
         return r < 0 ? error_set(err, r, "read from the peer: %s", strerror(-r)) : 0;
 }
 
-int channel_send(struct channel *c, enum envelope_type type, const char *id, const json_t *data,
-                 struct error *err) {
-        AUTO_BUF struct buf line = { 0 };
+int channel_put(struct channel *c, const char *line, size_t len, struct error *err) {
         size_t done = 0;
-        int r;
+        int r = 0;
 
-        r = envelope_encode(type, id, data, &line, err);
-        while (r == 0 && done < line.len) {
-                const ssize_t n = write(c->out_fd, line.data + done, line.len - done);
+        while (r == 0 && done < len) {
+                const ssize_t n = write(c->out_fd, line + done, len - done);
 
                 if (n >= 0)
                         done += (size_t) n;
@@ -333,4 +340,12 @@ int channel_send(struct channel *c, enum envelope_type type, const char *id, con
                         r = error_set(err, -errno, "write to the peer: %s", strerror(errno));
         }
         return r;
+}
+
+int channel_send(struct channel *c, enum envelope_type type, const char *id, const json_t *data,
+                 struct error *err) {
+        AUTO_BUF struct buf line = { 0 };
+        const int r = envelope_encode(type, id, data, &line, err);
+
+        return r < 0 ? r : channel_put(c, line.data, line.len, err);
 }

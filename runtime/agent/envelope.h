@@ -104,6 +104,16 @@ int channel_fill(struct channel *c) __attribute__((warn_unused_result));
 int channel_next(struct channel *c, struct envelope *ret, struct error *err)
         __attribute__((warn_unused_result));
 
+/** channel_line() - channel_next() without the parsing: for peers that speak something else in lines
+ * @ret: borrowed until the next call, without its newline, not terminated
+ * Return: 1, 0, -EMSGSIZE. */
+int channel_line(struct channel *c, const char **ret, size_t *ret_len, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** channel_put() - channel_send() of bytes that are a line already. Return: as channel_send(). */
+int channel_put(struct channel *c, const char *line, size_t len, struct error *err)
+        __attribute__((warn_unused_result));
+
 /**
  * channel_wait() - wait for the next line
  * @timeout_ms: -1: for ever. Blocks.

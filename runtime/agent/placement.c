@@ -49,12 +49,20 @@ bool placement_is_mcp(const char *name) {
         return false;
 }
 
-enum placement placement_of(const char *name, const char **ret_reason) {
-        const struct row *row = NULL;
-
-        for (size_t i = 0; i < ARRAY_SIZE(rows) && !row; i++)
+static const struct row *find(const char *name) {
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
                 if (strcmp(name, rows[i].name) == 0)
-                        row = &rows[i];
+                        return &rows[i];
+        return NULL;
+}
+
+bool placement_has_row(const char *name) {
+        return find(name) != NULL;
+}
+
+enum placement placement_of(const char *name, const char **ret_reason) {
+        const struct row *row = find(name);
+
         if (ret_reason && row)
                 *ret_reason = row->reason;
         else if (ret_reason)

@@ -1,7 +1,7 @@
 /*
  * placement.h - where a tool may run: inside the sandbox, in the launcher, or nowhere
  *
- * This table is the boundary of the agent pair; only the launcher's reading of it counts (launch-gate.c).
+ * This table is the boundary of the agent pair; only the launcher's reading of it counts (launch/gate.c).
  */
 #pragma once
 
@@ -99,6 +99,9 @@ enum placement placement_of(const char *name, const char **ret_reason);
  * mcp__SERVER__TOOL
  */
 bool placement_is_mcp(const char *name);
+
+/** placement_has_row() - whether exactly this name stands in the table, wherever it is placed */
+bool placement_has_row(const char *name);
 
 /** placement_listed() - the name of a row */
 const char *placement_listed(enum placement_row row);

@@ -15,7 +15,7 @@ struct rule {
         bool allow;
 };
 
-struct policy {
+struct permission {
         struct rule *rules;
         size_t n;
         bool allows; /* some rule allows: what none allows is denied */
@@ -28,7 +28,7 @@ static void rule_deinit(struct rule *rule) {
         *rule = (struct rule){ 0 };
 }
 
-struct policy *policy_free(struct policy *p) {
+struct permission *permission_free(struct permission *p) {
         for (size_t i = 0; p && i < p->n; i++)
                 rule_deinit(&p->rules[i]);
         if (p)
@@ -37,7 +37,7 @@ struct policy *policy_free(struct policy *p) {
         return NULL;
 }
 
-bool glob_match(const char *glob, const char *text) {
+bool permission_glob(const char *glob, const char *text) {
         const char *star = NULL, *back = NULL;
 
         while (*text) {
@@ -132,7 +132,7 @@ static int rules_of(const json_t *data, const json_t **ret, struct error *err) {
         return 0;
 }
 
-int policy_add(struct policy *p, const json_t *data, struct error *err) {
+int permission_add(struct permission *p, const json_t *data, struct error *err) {
         const json_t *list = NULL;
         struct rule *rules;
         size_t n = p->n;
@@ -158,26 +158,30 @@ int policy_add(struct policy *p, const json_t *data, struct error *err) {
         return r;
 }
 
-int policy_new(const json_t *data, struct policy **ret, struct error *err) {
-        struct policy *p = calloc(1, sizeof(*p));
+int permission_new(const json_t *data, struct permission **ret, struct error *err) {
+        struct permission *p = calloc(1, sizeof(*p));
         int r;
 
         if (!p)
                 return error_set(err, -ENOMEM, "out of memory");
-        r = policy_add(p, data, err);
+        r = permission_add(p, data, err);
         if (r < 0) {
-                (void) policy_free(p);
+                (void) permission_free(p);
                 return r;
         }
         *ret = p;
         return 0;
 }
 
-bool policy_is_empty(const struct policy *p) {
+bool permission_is_closed(const struct permission *p) {
+        return p && p->allows;
+}
+
+bool permission_is_empty(const struct permission *p) {
         return !p || p->n == 0;
 }
 
-json_t *policy_json(const struct policy *p) {
+json_t *permission_json(const struct permission *p) {
         AUTO_JSON json_t *list = json_array();
 
         for (size_t i = 0; list && p && i < p->n; i++)
@@ -186,7 +190,7 @@ json_t *policy_json(const struct policy *p) {
         return list ? json_pack("{s:O}", "rules", list) : NULL;
 }
 
-char *policy_subject(const json_t *input) {
+char *permission_subject(const json_t *input) {
         static const char *const keys[] = { "command", "file_path", "path", "url", "pattern" };
 
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
@@ -200,19 +204,19 @@ char *policy_subject(const json_t *input) {
 
 static bool names_tool(const struct rule *rule, const struct identity *tool) {
         for (size_t i = 0; i < ARRAY_SIZE(tool->names); i++)
-                if (tool->names[i] && glob_match(rule->tool, tool->names[i]))
+                if (tool->names[i] && permission_glob(rule->tool, tool->names[i]))
                         return true;
         return false;
 }
 
 /* The first rule of the kind that fits; @subject NULL: only those that do not look at it. */
-static const struct rule *find(const struct policy *p, bool allow, const struct identity *tool,
+static const struct rule *find(const struct permission *p, bool allow, const struct identity *tool,
                                const char *subject) {
         for (size_t i = 0; i < p->n; i++) {
                 const struct rule *rule = &p->rules[i];
 
                 if (rule->allow == allow && names_tool(rule, tool) &&
-                    (!rule->pattern || (subject && glob_match(rule->pattern, subject))))
+                    (!rule->pattern || (subject && permission_glob(rule->pattern, subject))))
                         return rule;
         }
         return NULL;
@@ -224,14 +228,14 @@ static bool decide(const struct rule *rule, bool allowed, const char *otherwise,
         return allowed;
 }
 
-bool policy_allows(const struct policy *p, const struct identity *tool, const json_t *input,
-                   const char **ret_rule) {
+bool permission_allows(const struct permission *p, const struct identity *tool, const json_t *input,
+                       const char **ret_rule) {
         AUTO_FREE char *subject = NULL;
         const struct rule *rule;
 
-        if (policy_is_empty(p))
+        if (permission_is_empty(p))
                 return decide(NULL, true, "no rules", ret_rule);
-        subject = policy_subject(input);
+        subject = permission_subject(input);
         if (!subject)
                 return decide(NULL, false, "out of memory", ret_rule);
         rule = find(p, false, tool, subject);
@@ -242,10 +246,10 @@ bool policy_allows(const struct policy *p, const struct identity *tool, const js
                       ret_rule);
 }
 
-bool policy_denies_tool(const struct policy *p, const struct identity *tool, const char **ret_rule) {
-        const struct rule *rule = policy_is_empty(p) ? NULL : find(p, false, tool, NULL);
+bool permission_denies_tool(const struct permission *p, const struct identity *tool, const char **ret_rule) {
+        const struct rule *rule = permission_is_empty(p) ? NULL : find(p, false, tool, NULL);
 
-        if (rule || policy_is_empty(p) || !p->allows)
+        if (rule || permission_is_empty(p) || !p->allows)
                 return decide(rule, rule != NULL, "no rule denies it", ret_rule);
         for (size_t i = 0; i < p->n; i++)
                 if (p->rules[i].allow && names_tool(&p->rules[i], tool))

@@ -3,6 +3,8 @@
  */
 #pragma once
 
+enum { LIBEXEC_PATH_MAX = 4096 };
+
 /**
  * libexec_exec() - execute a program of ours in place of this process
  * @name: its file name
@@ -14,6 +16,14 @@
  */
 int libexec_exec(const char *name, char *const argv[], char *const env[])
         __attribute__((nonnull(1, 2, 3), warn_unused_result));
+
+/**
+ * libexec_path() - where libexec_exec() would find @name
+ * @ret: receives the path; untouched on failure
+ * Return: 0, -ENOENT, -EACCES, -ENAMETOOLONG and others.
+ */
+int libexec_path(const char *name, char ret[LIBEXEC_PATH_MAX])
+        __attribute__((nonnull(1, 2), warn_unused_result));
 
 /** libexec_check() - whether libexec_exec() would find @name. Return: 0, -ENOENT, -EACCES and others. */
 int libexec_check(const char *name) __attribute__((nonnull(1), warn_unused_result));

@@ -417,6 +417,20 @@ static void on_secret(struct supervisor *s, struct slot *slot, const struct run_
         leave(slot);
 }
 
+static void on_event(struct supervisor *s, struct slot *slot, const struct run_msg *msg, const int *fds,
+                     size_t n) {
+        struct run_msg done = { .type = RUN_MSG_EXIT };
+        AUTO_BLOCK struct block block = { 0 };
+
+        if (n != 1 || msg->size.bytes > EVENT_MAX_BYTES || block_read(fds[0], &msg->size, &block) < 0 ||
+            msg->size.argc != 2 || !events_pass(&s->record.events, block.argv[0], block.argv[1])) {
+                tell_error(s, slot, "SPEC_INVALID", "that is no event of a client");
+                return;
+        }
+        slot->state = CLIENT_TELL;
+        tell(s, slot, &done, -1);
+}
+
 void commands_network_changed(struct supervisor *s, const char *why) {
         for (size_t i = 0; i < SLOTS_MAX; i++) {
                 struct run_msg done = { .type = RUN_MSG_EXIT };
@@ -453,6 +467,8 @@ static void on_message(struct supervisor *s, struct slot *slot, const struct run
                 on_net(s, slot, msg, fds, n);
         } else if (msg->type == RUN_MSG_SECRET && slot->state == CLIENT_NEW) {
                 on_secret(s, slot, msg, fds, n);
+        } else if (msg->type == RUN_MSG_EVENT && (slot->state == CLIENT_NEW || slot->state == CLIENT_TELL)) {
+                on_event(s, slot, msg, fds, n);
         } else if (msg->type == RUN_MSG_STOP && slot->state == CLIENT_NEW) {
                 slot->state = CLIENT_STOP;
                 supervisor_end(s, msg->code > 0 ? (uint64_t) msg->code * 1000 : 0);

@@ -12,8 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
@@ -134,10 +136,17 @@ static bool put_file(struct events *events, const char *line, size_t len) {
 }
 
 /* Return: false: the file did not take it, and errno says why. */
+static bool put(struct events *events, const char *line) {
+        const size_t len = strlen(line);
+
+        put_sink(events, line, len);
+        return events->file_fd < 0 || put_file(events, line, len);
+}
+
+/* Return: as put(). */
 static bool emit(struct events *events, const char *type, json_t *data) {
         AUTO_JSON json_t *owned = data ? data : json_object();
         AUTO_FREE char *line = NULL;
-        size_t len;
 
         events->seq++;
         line = owned ? line_of(events, type, owned) : NULL;
@@ -145,9 +154,7 @@ static bool emit(struct events *events, const char *type, json_t *data) {
                 events->seq--;
                 return true;
         }
-        len = strlen(line);
-        put_sink(events, line, len);
-        return events->file_fd < 0 || put_file(events, line, len);
+        return put(events, line);
 }
 
 static bool emit_degraded(struct events *events, const char *wanted, const char *got, const char *reason) {
@@ -155,11 +162,12 @@ static bool emit_degraded(struct events *events, const char *wanted, const char 
                     json_pack("{s:s,s:s,s:s}", "wanted", wanted, "got", got, "reason", reason));
 }
 
-void events_emit(struct events *events, const char *type, json_t *data) {
+/* What has to be said after an event that the file took or did not take. */
+static void settle(struct events *events, bool taken) {
         char got[64];
         int error;
 
-        if (!emit(events, type, data)) {
+        if (!taken) {
                 events->lost++;
                 return;
         }
@@ -176,6 +184,45 @@ void events_emit(struct events *events, const char *type, json_t *data) {
                 events->lost +=
                         !emit_degraded(events, "all events in the file of --events", "the first ones",
                                        error == ETIMEDOUT ? "its reader does not keep up" : strerror(error));
+}
+
+void events_emit(struct events *events, const char *type, json_t *data) {
+        settle(events, emit(events, type, data));
+}
+
+/* What the launcher of an agent says (runtime/agent/launch/events.c): no name that the supervisor uses. */
+static const char *const client_types[] = {
+        "delegate_started", "delegate_finished", "llm_request",         "llm_step_finished", "llm_retry",
+        "llm_compacted",    "llm_turn_capture",  "tool_started",        "tool_called",       "tool_refused",
+        "ask_user",         "session_captured",  "mcp_server_degraded",
+};
+
+static bool is_client_type(const char *type) {
+        for (size_t i = 0; i < ARRAY_SIZE(client_types); i++)
+                if (strcmp(type, client_types[i]) == 0)
+                        return true;
+        return false;
+}
+
+bool events_pass(struct events *events, const char *type, const char *json) {
+        const size_t len = strlen(json);
+        AUTO_BUF struct buf line = { .max = EVENT_MAX_BYTES - 1 };
+        char time[48];
+
+        if (!is_client_type(type) || len < 2 || json[0] != '{' || json[len - 1] != '}' ||
+            !utf8_valid(json, len))
+                return false;
+        for (size_t i = 0; i < len; i++)
+                if ((unsigned char) json[i] < ' ')
+                        return false;
+        timestamp(time);
+        if (buf_fmt(&line,
+                    "{\"seq\":%" PRIu64 ",\"time\":\"%s\",\"run_id\":\"%s\",\"type\":\"%s\",\"data\":%s}\n",
+                    events->seq + 1, time, events->run_id, type, json) < 0)
+                return false;
+        events->seq++;
+        settle(events, put(events, line.data));
+        return true;
 }
 
 int64_t events_size(const struct events *events) {

@@ -36,6 +36,14 @@ struct events {
  */
 void events_emit(struct events *events, const char *type, json_t *data);
 
+/**
+ * events_pass() - write an event that another process of the user made
+ * @type: one of those that clients may send: events.c lists them, none is the supervisor's own
+ * @json: an object, compact, as the client wrote it; it is passed on and not read
+ * Return: false: it is none of these, or is no single line of less than EVENT_MAX_BYTES.
+ */
+bool events_pass(struct events *events, const char *type, const char *json);
+
 /** events_poll() - fill @fd: whether the sink takes more; fd -1 when nothing waits for it */
 void events_poll(const struct events *events, struct pollfd *fd);
 

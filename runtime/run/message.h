@@ -31,6 +31,8 @@ enum run_msg_type {
                            directory, "add" or "replace", rules; answered by EXIT or ERROR */
         RUN_MSG_SECRET, /* replace the content of the secret @text, a file, by the descriptor that comes
                            along; answered by EXIT or ERROR */
+        RUN_MSG_EVENT,  /* write an event of the client's (tell.h): a block comes along: type, data as JSON;
+                           answered by EXIT or ERROR, and the client may send the next */
         RUN_MSG_TYPE_COUNT
 };
 

@@ -25,6 +25,7 @@ enum client_state {
         CLIENT_EXEC, /* waits for its command; the command may outlive it */
         CLIENT_STOP, /* waits for the end of the run */
         CLIENT_NET,  /* waits for the network to have its rules */
+        CLIENT_TELL, /* has events to write */
         CLIENT_OWNER /* its end is the end of the run; its command is the run's */
 };
 

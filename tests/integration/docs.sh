@@ -85,21 +85,23 @@ events_items() {
                 "$man/cofferdam-events.7" | sort -u
 }
 
-# the calls of events_emit(), one a line
+# the calls of events_emit() and launch_event(), one a line
 events_emitted() {
-        find "$TOP/runtime" "$TOP/cli" -name '*.c' -exec cat {} + | tr '\n' ' ' | grep -oE 'events_emit\([^;]*\);' |
+        find "$TOP/runtime" "$TOP/cli" -name '*.c' -exec cat {} + | tr '\n' ' ' | grep -oE '(events_emit|launch_event)\([^;]*\);' |
                 sed -E 's/json_object_get\([^()]*\)//g'
 }
 
 event_types_agree() {
-        events_emitted | sed -E 's/(events_emit\([^,]*,[^,]*,).*/\1/' | grep -oE '"[a-z_]+"' | tr -d '"' | sort -u >code
+        events_emitted | sed -E 's/((events_emit|launch_event)\([^,]*,[^,]*,).*/\1/' | grep -oE '"[a-z_]+"' | tr -d '"' | sort -u >code
         [ -s code ] || fail 'no event in the code'
+        # and those of another process, which the supervisor passes on
+        sed -n '/client_types\[\] = {/,/};/p' "$TOP/runtime/run/events.c" | grep -oE '"[a-z_]+"' | tr -d '"' | sort -u - code -o code
         events_items Types Cm >page
         same_list code page 'emitted, but not in cofferdam-events(7)' 'in cofferdam-events(7), but never emitted'
 }
 
 event_keys_agree() {
-        events_emitted | sed -E 's/events_emit\([^,]*,[^,]*,//' | grep -oE '"[a-z_]+"' | tr -d '"' | sort -u >code
+        events_emitted | sed -E 's/(events_emit|launch_event)\([^,]*,[^,]*,//' | grep -oE '"[a-z_]+"' | tr -d '"' | sort -u >code
         [ -s code ] || fail 'no key in the code'
         events_items Types Ic >page
         same_list code page 'emitted, but not in cofferdam-events(7)' 'in cofferdam-events(7), but never emitted'

@@ -15,15 +15,15 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/json.h"
 
-static struct policy *policy_of(const char *rules) {
+static struct permission *policy_of(const char *rules) {
         AUTO_JSON json_t *data = json_pack("{s:o}", "rules", json_loads(rules, 0, NULL));
-        struct policy *p = NULL;
+        struct permission *p = NULL;
 
-        assert_int_equal(policy_new(data, &p, NULL), 0);
+        assert_int_equal(permission_new(data, &p, NULL), 0);
         return p;
 }
 
-static void policy_allows_by_every_name(void **state) {
+static void permission_allows_by_every_name(void **state) {
         static const struct {
                 const char *rules, *tool, *input;
                 bool allowed, denied_always;
@@ -52,23 +52,23 @@ static void policy_allows_by_every_name(void **state) {
 
         (void) state;
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-                struct policy *p = policy_of(rows[i].rules);
+                struct permission *p = policy_of(rows[i].rules);
                 AUTO_JSON json_t *input = json_loads(rows[i].input, 0, NULL);
                 const struct identity tool = { { rows[i].tool, "mcp__board__create", "mcp.board.create" } };
                 const char *rule = NULL;
 
-                if (policy_allows(p, &tool, input, &rule) != rows[i].allowed)
+                if (permission_allows(p, &tool, input, &rule) != rows[i].allowed)
                         fail_msg("row %zu: %s", i, rule);
-                if (policy_denies_tool(p, &tool, &rule) != rows[i].denied_always &&
+                if (permission_denies_tool(p, &tool, &rule) != rows[i].denied_always &&
                     !strstr(rows[i].rules, "rm *"))
                         fail_msg("row %zu, without input: %s", i, rule);
                 assert_non_null(rule);
-                (void) policy_free(p);
+                (void) permission_free(p);
         }
-        assert_true(policy_allows(NULL, &(struct identity){ { "x" } }, NULL, NULL));
+        assert_true(permission_allows(NULL, &(struct identity){ { "x" } }, NULL, NULL));
 }
 
-static void policy_new_refuses_half_a_rule(void **state) {
+static void permission_new_refuses_half_a_rule(void **state) {
         static const char *const rows[] = {
                 "[]",
                 "\"x\"",
@@ -96,46 +96,46 @@ static void policy_new_refuses_half_a_rule(void **state) {
         (void) state;
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
                 AUTO_JSON json_t *data = json_loads(rows[i], JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
-                struct policy *p = NULL;
+                struct permission *p = NULL;
                 struct error err = { 0 };
 
                 assert_non_null(data);
-                if (policy_new(data, &p, &err) != -EINVAL)
+                if (permission_new(data, &p, &err) != -EINVAL)
                         fail_msg("%s is taken", rows[i]);
                 assert_null(p);
                 assert_true(*err.msg);
         }
 }
 
-static void policy_add_takes_all_or_nothing(void **state) {
-        struct policy *p = policy_of("[\"deny: a\"]");
+static void permission_add_takes_all_or_nothing(void **state) {
+        struct permission *p = policy_of("[\"deny: a\"]");
         AUTO_JSON json_t *good = json_loads("{\"rules\":[\"deny: b\",\"deny: c\"]}", 0, NULL),
                          *bad = json_loads("{\"rules\":[\"allow: d\",\"deny\"]}", 0, NULL), *all = NULL;
 
         (void) state;
-        assert_int_equal(policy_add(p, bad, NULL), -EINVAL);
-        assert_true(policy_allows(p, &(struct identity){ { "b" } }, NULL, NULL));
-        assert_int_equal(policy_add(p, good, NULL), 0);
-        assert_false(policy_allows(p, &(struct identity){ { "b" } }, NULL, NULL));
-        all = policy_json(p);
+        assert_int_equal(permission_add(p, bad, NULL), -EINVAL);
+        assert_true(permission_allows(p, &(struct identity){ { "b" } }, NULL, NULL));
+        assert_int_equal(permission_add(p, good, NULL), 0);
+        assert_false(permission_allows(p, &(struct identity){ { "b" } }, NULL, NULL));
+        all = permission_json(p);
         assert_int_equal(json_array_size(json_object_get(all, "rules")), 3);
-        (void) policy_free(p);
+        (void) permission_free(p);
 }
 
-static void policy_new_has_a_ceiling(void **state) {
+static void permission_new_has_a_ceiling(void **state) {
         (void) state;
         for (int over = 0; over < 2; over++) {
                 AUTO_JSON json_t *list = json_array(), *data = json_pack("{s:O}", "rules", list);
-                struct policy *p = NULL;
+                struct permission *p = NULL;
 
                 for (int i = 0; i < POLICY_RULES_MAX + over; i++)
                         assert_int_equal(json_array_append_new(list, json_string("deny: x")), 0);
-                assert_int_equal(policy_new(data, &p, NULL), over ? -E2BIG : 0);
-                (void) policy_free(p);
+                assert_int_equal(permission_new(data, &p, NULL), over ? -E2BIG : 0);
+                (void) permission_free(p);
         }
 }
 
-static void glob_match_is_the_whole_text(void **state) {
+static void permission_glob_is_the_whole_text(void **state) {
         static const struct {
                 const char *glob, *text;
                 bool fits;
@@ -149,17 +149,17 @@ static void glob_match_is_the_whole_text(void **state) {
 
         (void) state;
         for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-                if (glob_match(rows[i].glob, rows[i].text) != rows[i].fits)
+                if (permission_glob(rows[i].glob, rows[i].text) != rows[i].fits)
                         fail_msg("'%s' and '%s'", rows[i].glob, rows[i].text);
 }
 
 int main(void) {
         static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(policy_allows_by_every_name),
-                cmocka_unit_test(policy_new_refuses_half_a_rule),
-                cmocka_unit_test(policy_add_takes_all_or_nothing),
-                cmocka_unit_test(policy_new_has_a_ceiling),
-                cmocka_unit_test(glob_match_is_the_whole_text),
+                cmocka_unit_test(permission_allows_by_every_name),
+                cmocka_unit_test(permission_new_refuses_half_a_rule),
+                cmocka_unit_test(permission_add_takes_all_or_nothing),
+                cmocka_unit_test(permission_new_has_a_ceiling),
+                cmocka_unit_test(permission_glob_is_the_whole_text),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
