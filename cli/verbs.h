@@ -98,6 +98,9 @@ int verb_export(const struct ctx *ctx, int argc, char **argv);
 /** verb_discard() - remove the run and what it holds */
 int verb_discard(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_cluster() - pod, job and env: executes cofferdam-kubernetes */
+int verb_cluster(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_manifest() - the objects that driver kubernetes makes of a specification */
 int verb_manifest(const struct ctx *ctx, int argc, char **argv);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "kubernetes/command.h"
+#include "kubernetes/verbs/oneoff.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
@@ -24,6 +25,9 @@ static int command_version(int argc, char **argv, const char *const *environ_) {
 }
 
 static const struct command commands[] = {
+        { "pod", "run a pod, or start one for a service", command_pod },
+        { "job", "run a Job", command_job },
+        { "env", "list or remove environments", command_env },
         { "version", "show the version", command_version },
 };
 

@@ -239,7 +239,7 @@ static int profile_script(struct buf *out, const struct kube_profile *profile, s
 static int start_script(const struct kube_plan *p, struct buf *out) {
         int r;
 
-        r = buf_str(out, "set -e\nu=$(umask)\numask 077\n");
+        r = buf_str(out, "set -e\nu=`umask`\numask 077\n");
         for (size_t i = 0; r == 0 && i < p->n_profiles; i++)
                 r = profile_script(out, &p->profiles[i], i);
         if (r == 0 && p->credentials_secret)
