@@ -32,15 +32,18 @@ stage() {
         tar -C "$top" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$stage/top" -xf -
         cp -L "$COFFERDAM" "$stage/top/build/cofferdam"
         cp "$COFFERDAM_HELPERS"/{at-call,cow-model,deny,fold-mount,git-judge,guard-mount,make-name,own-resolver,proxy-serve,swap,try-calls} "$stage/helpers/"
-        service=$(dirname "$(readlink -f "$COFFERDAM")")/../libexec/cofferdam-auth-proxy
-        if [ -e "$service" ]; then # and what is built with it
-                mkdir "$stage/top/libexec"
+        for service in "$(dirname "$(readlink -f "$COFFERDAM")")"/../libexec/cofferdam-*; do
+                [ -e "$service" ] || continue
+                mkdir -p "$stage/top/libexec"
                 cp -L "$service" "$stage/top/libexec/"
-                cp "$COFFERDAM_HELPERS"/{registry-drive,libclock-shim.so} "$stage/helpers/"
-        fi
+        done
+        # what is built with them
+        for helper in registry-drive libclock-shim.so kube-drive; do
+                [ ! -e "$COFFERDAM_HELPERS/$helper" ] || cp "$COFFERDAM_HELPERS/$helper" "$stage/helpers/"
+        done
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         case $name in net* | proxy* | auth-proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
-        if [ "$name" = auth-run.sh ] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
+        if [[ $name =~ ^(auth-run|kube-manifest).sh$ ]] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
                 mkdir "$stage/servers"
                 cp -r "$COFFERDAM_SERVERS/npm" "$stage/servers/"
         fi

@@ -28,9 +28,10 @@ chmod 755 "$T"
 mkdir "$T/bin" "$T/state" "$T/run" "$T/home"
 cp -L "${COFFERDAM:-$TOP/build/cofferdam}" "$T/bin/cofferdam" || exit 99
 C=$T/bin/cofferdam
-# the program that `cofferdam auth-proxy` executes, where it is built
-service=$(dirname "$(readlink -f "${COFFERDAM:-$TOP/build/cofferdam}")")/../libexec/cofferdam-auth-proxy
-[ ! -e "$service" ] || { mkdir "$T/libexec" && cp -L "$service" "$T/libexec/"; } || exit 99
+# the programs that it executes (auth-proxy, pod, ...), where they are built
+for service in "$(dirname "$(readlink -f "${COFFERDAM:-$TOP/build/cofferdam}")")"/../libexec/cofferdam-*; do
+        [ ! -e "$service" ] || { mkdir -p "$T/libexec" && cp -L "$service" "$T/libexec/"; } || exit 99
+done
 # tools of the tester's own home are not what is tested
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # a run's state and sockets stay below $T; the caller's home is one that tests may fill
