@@ -48,6 +48,7 @@ const struct verb verbs[] = {
         { "export", "write the workspace as the run sees it to a directory", verb_export },
         { "gc", "clear up after runs that died", verb_gc },
         { "doctor", "what this host can do, why not, and the remedy", verb_doctor },
+        { "image", "pull, import and keep images, as roots of sandboxes", verb_image },
         { "auth-proxy", "serve credentials to sandboxes that do not have them", verb_auth_proxy },
         { "pod", "run a command or a service in a pod of a cluster", verb_cluster },
         { "job", "run a command as a Job of a cluster", verb_cluster },

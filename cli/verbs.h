@@ -104,5 +104,8 @@ int verb_cluster(const struct ctx *ctx, int argc, char **argv);
 /** verb_manifest() - the objects that driver kubernetes makes of a specification */
 int verb_manifest(const struct ctx *ctx, int argc, char **argv);
 
+/** verb_image() - pull, import and keep images: executes cofferdam-image */
+int verb_image(const struct ctx *ctx, int argc, char **argv);
+
 /** verb_auth_proxy() - the service that holds credentials: executes cofferdam-auth-proxy */
 int verb_auth_proxy(const struct ctx *ctx, int argc, char **argv);

@@ -16,6 +16,7 @@ enum landlock_use {
         LANDLOCK_DEVICE,
         LANDLOCK_RUN,
         LANDLOCK_WORK,
+        LANDLOCK_LAYER,
         LANDLOCK_USE_COUNT
 };
 
@@ -27,7 +28,7 @@ struct landlock_place {
 
 /**
  * landlock_confine() - from now on nothing outside @places can be opened or changed; sets no_new_privs
- * CHANGE makes, renames and removes what is no device; DEVICE opens a device node for reading, writing and
+ * CHANGE makes, renames and removes what is no device, LAYER character devices too; DEVICE opens a device node for reading, writing and
  * ioctl; RUN is READ for programs too, WORK is CHANGE for programs too, nothing else is executed. Where the
  * kernel can, TCP, abstract sockets and signals to processes outside are refused as well.
  * @connects: TCP connections to anywhere stay possible

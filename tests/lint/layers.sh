@@ -11,7 +11,7 @@ drivers
 runtime/run
 runtime/agent/launch
 runtime/lib
-cli'
+cli image'
 # shellcheck disable=SC2016 # an awk program
 git ls-files '*.c' '*.h' | xargs grep -nE '^#include "' | awk -v layers="$layers" '
         BEGIN {

@@ -1,0 +1,778 @@
+"""image.py TEST: what image.sh tries with real registries and with a front that misbehaves
+
+$C, $T: as in lib.sh. $IMAGE_LAB: a directory for keys; $REGISTRY: docker-registry. Works in the current directory.
+"""
+import base64, gzip, hashlib, http.server, io, json, os, re, shutil, signal, socket, ssl, stat, subprocess, sys
+import tarfile, threading, time, urllib.error, urllib.request, warnings
+
+C, LAB, REGISTRY = os.environ['C'], os.environ['IMAGE_LAB'], os.environ['REGISTRY']
+CA = f'{LAB}/ca.pem'
+D, R, S, L = tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+OCI = 'application/vnd.oci.image'
+STORE = os.environ['XDG_STATE_HOME'] + '/cofferdam/images'
+children = []
+with warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    import crypt
+
+
+def sha(b):
+    return 'sha256:' + hashlib.sha256(b).hexdigest()
+
+
+def member(name, kind=R, data=b'', mode=None, uid=0, gid=None, link='', **more):
+    i = tarfile.TarInfo(name)
+    i.type, i.linkname, i.mtime = kind, link, 1700000000
+    i.mode = mode if mode is not None else 0o755 if kind == D else 0o644
+    i.uid, i.gid = uid, uid if gid is None else gid
+    i.size = len(data) if kind == R else 0
+    for k, v in more.items():
+        setattr(i, k, v)
+    return i, data
+
+
+def tar(*members, fmt=tarfile.PAX_FORMAT):
+    f = io.BytesIO()
+    with tarfile.open(fileobj=f, mode='w', format=fmt) as t:
+        for i, data in members:
+            t.addfile(i, io.BytesIO(data) if i.type == R else None)
+    return f.getvalue()
+
+
+def zstd(b):
+    return subprocess.run(['zstd', '-q', '-c'], input=b, stdout=subprocess.PIPE, check=True).stdout
+
+
+class Image:
+    """an image in memory: @layers are tar archives, @packed how they travel"""
+    def __init__(self, layers, packed=None, config=None, arch=None, diff_ids=None):
+        packed = packed or [gzip.compress] * len(layers)
+        self.blobs = {}
+        parts = []
+        for layer, pack in zip(layers, packed):
+            kind = {gzip.compress: '+gzip', zstd: '+zstd'}.get(pack, '')
+            parts.append(dict(self.add(pack(layer) if pack else layer), mediaType=f'{OCI}.layer.v1.tar{kind}'))
+        self.arch = arch or {'x86_64': 'amd64', 'aarch64': 'arm64'}[os.uname().machine]
+        conf = json.dumps({'architecture': self.arch, 'os': 'linux', 'config': config or {},
+                           'rootfs': {'type': 'layers', 'diff_ids': diff_ids or [sha(x) for x in layers]}}).encode()
+        self.config = self.add(conf)
+        self.manifest = json.dumps({'schemaVersion': 2, 'mediaType': f'{OCI}.manifest.v1+json',
+                                    'config': dict(self.config, mediaType=f'{OCI}.config.v1+json'),
+                                    'layers': parts}).encode()
+        self.digest, self.parts = sha(self.manifest), parts
+
+    def add(self, b):
+        self.blobs[sha(b)] = b
+        return {'digest': sha(b), 'size': len(b)}
+
+    def layout(self, path):
+        os.makedirs(f'{path}/blobs/sha256', exist_ok=True)
+        for digest, b in [*self.blobs.items(), (self.digest, self.manifest)]:
+            with open(f'{path}/blobs/sha256/{digest[7:]}', 'wb') as f:
+                f.write(b)
+        with open(f'{path}/oci-layout', 'w') as f:
+            f.write('{"imageLayoutVersion":"1.0.0"}')
+        with open(f'{path}/index.json', 'w') as f:
+            json.dump({'schemaVersion': 2, 'manifests': [{'mediaType': f'{OCI}.manifest.v1+json',
+                       'digest': self.digest, 'size': len(self.manifest)}]}, f)
+        return path
+
+    def docker_archive(self, path, layers, name):
+        """as docker save: @layers uncompressed"""
+        rows = [member(f'{i}/layer.tar', R, b) for i, b in enumerate(layers)]
+        conf = self.blobs[self.config['digest']]
+        rows += [member('config.json', R, conf), member('manifest.json', R, json.dumps([
+            {'Config': 'config.json', 'RepoTags': [name], 'Layers': [f'{i}/layer.tar' for i in range(len(layers))]}]).encode())]
+        with open(path, 'wb') as f:
+            f.write(tar(*rows))
+        return path
+
+
+BUSYBOX = shutil.which('busybox')
+
+
+def layers():
+    with open(BUSYBOX, 'rb') as f:
+        busybox = f.read()
+    one = tar(member('bin', D), member('bin/busybox', R, busybox, 0o755), member('bin/sh', S, link='busybox'),
+              member('bin/ls', L, link='bin/busybox'), member('etc', D), member('etc/gone', R, b'x'),
+              member('etc/passwd', R, b'root:x:0:0:root:/root:/bin/sh\napp:x:1000:1000:app:/app:/bin/sh\n'),
+              member('etc/group', R, b'root:x:0:\napp:x:1000:\n'), member('etc/shadow', R, b'root:*:::::::\n', 0o640, gid=42),
+              member('dir', D), member('dir/old', R, b'old'), member('app', D, uid=1000),
+              member('app/file', R, b'app', 0o600, uid=1000), member('tmp', D, mode=0o1777),
+              member('caf\u00e9', R, b'name'), member('su', R, b'su', 0o4755), member('root', D, mode=0o700),
+              member('changed', R, b'first'), member('x' * 120 + '/' + 'y' * 120, R, b'long'))
+    two = tar(member('etc', D), member('etc/.wh.gone'), member('dir', D), member('dir/.wh..wh..opq'), member('dir/new', R, b'new'),
+              member('changed', R, b'second', 0o600))
+    return [one, two]
+
+
+VIEW = {'changed': b'second', 'dir/new': b'new', 'caf\u00e9': b'name'}
+GONE = ['etc/gone', 'dir/old']
+
+
+def start(args, **more):
+    p = subprocess.Popen(args, **more)
+    children.append(p)
+    return p
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def image(*words, want=0, env=None, **more):
+    p = subprocess.run([C, 'image', *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                       env={**os.environ, **(env or {})}, text=True, **more)
+    assert p.returncode == want, f'{words}: want {want}, got {p.returncode}: {p.stdout}{p.stderr}'
+    return p.stdout.strip() if want == 0 else p.stderr
+
+
+def has(text, part):
+    assert part in text, f'{part!r} is not in: {text}'
+
+
+def layer_dirs():
+    return sorted(os.listdir(f'{STORE}/layers'))
+
+
+def nothing_left():
+    """no trace of what was under way"""
+    for part in 'tmp', 'partial':
+        left = [x for x in os.listdir(f'{STORE}/{part}')]
+        assert not left, f'{part}: {left}'
+
+
+# --- registries ------------------------------------------------------------------------------------------------
+
+class Registry:
+    """Debian's docker-registry on a port of its own"""
+    def __init__(self, auth='', tls=False):
+        self.port, self.tls = free_port(), tls
+        root = os.path.abspath(f'registry-{self.port}')
+        conf = f'version: 0.1\nlog: {{level: warn}}\nstorage:\n  filesystem: {{rootdirectory: {root}}}\n' \
+               f'http:\n  addr: 127.0.0.1:{self.port}\n'
+        if tls:
+            conf += f'  tls: {{certificate: {LAB}/server.crt, key: {LAB}/server.key}}\n'
+        os.mkdir(root)
+        with open(f'{root}.yml', 'w') as f:
+            f.write(conf + auth)
+        self.log = open(f'{root}.log', 'w')
+        self.process = start([REGISTRY, 'serve', f'{root}.yml'], stdout=self.log, stderr=self.log)
+        self.host = f'localhost:{self.port}'
+        self.header = {}
+        for _ in range(200):
+            try:
+                self.call('GET', '/v2/')
+                break
+            except urllib.error.HTTPError:
+                break
+            except OSError:
+                assert self.process.poll() is None, open(f'{root}.log').read()
+                time.sleep(0.05)
+
+    def call(self, method, path, data=None, header=None):
+        url = path if '://' in path else f'{"https" if self.tls else "http"}://{self.host}{path}'
+        q = urllib.request.Request(url, data=data, method=method, headers={**self.header, **(header or {})})
+        return urllib.request.urlopen(q, context=ssl.create_default_context(cafile=CA) if self.tls else None, timeout=30)
+
+    def push(self, img, repo, tag=None):
+        for digest, b in img.blobs.items():
+            where = self.call('POST', f'/v2/{repo}/blobs/uploads/', b'').headers['Location']
+            self.call('PUT', f'{where}{"&" if "?" in where else "?"}digest={digest}', b,
+                      {'Content-Type': 'application/octet-stream'})
+        self.put_manifest(repo, tag or img.digest, img.manifest, f'{OCI}.manifest.v1+json')
+        return f'{self.host}/{repo}'
+
+    def put_manifest(self, repo, what, body, kind):
+        self.call('PUT', f'/v2/{repo}/manifests/{what}', body, {'Content-Type': kind})
+
+
+def b64(b):
+    return base64.urlsafe_b64encode(b).rstrip(b'=').decode()
+
+
+class Quiet(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+
+    def log_message(self, *a):
+        pass
+
+    def handle(self):
+        try:
+            super().handle()
+        except (ConnectionError, ssl.SSLError):  # the other side was killed
+            pass
+
+    def answer(self, status, body=b'', **headers):
+        self.send_response(status)
+        for k, v in headers.items():
+            self.send_header(k.replace('_', '-'), v)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def serve(handler, tls=False):
+    """a server of threads; its port"""
+    s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler)
+    s.daemon_threads = True
+    if tls:
+        c = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        c.load_cert_chain(f'{LAB}/server.crt', f'{LAB}/server.key')
+        s.socket = c.wrap_socket(s.socket, server_side=True)
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+    return s.server_port
+
+
+def token(scope):
+    """a token as docker-registry checks it"""
+    with open(f'{LAB}/token.der', 'rb') as f:
+        cert = base64.b64encode(f.read()).decode()
+    kind, name, actions = (scope or 'x:x:').rsplit(':', 2) if scope else ('', '', '')
+    now = int(time.time())
+    text = b64(json.dumps({'typ': 'JWT', 'alg': 'RS256', 'x5c': [cert]}).encode()) + '.' + b64(json.dumps(
+        {'iss': 'lab', 'sub': '', 'aud': 'lab', 'exp': now + 300, 'nbf': now - 10, 'iat': now, 'jti': str(now),
+         'access': [{'type': kind, 'name': name, 'actions': actions.split(',')}] if name else []}).encode())
+    sign = subprocess.run(['openssl', 'dgst', '-sha256', '-sign', f'{LAB}/token.key'], input=text.encode(),
+                          stdout=subprocess.PIPE, check=True).stdout
+    return text + '.' + b64(sign)
+
+
+class TokenServer(Quiet):
+    seen = []
+
+    def do_GET(self):
+        from urllib.parse import urlparse, parse_qs
+        q = parse_qs(urlparse(self.path).query)
+        self.seen.append((self.headers.get('Authorization'), q))
+        if self.headers.get('Authorization') != 'Basic ' + base64.b64encode(b'ann:s3cret').decode():
+            return self.answer(401, b'{}')
+        self.answer(200, json.dumps({'token': token(q.get('scope', [''])[0])}).encode(), Content_Type='application/json')
+
+    def do_POST(self):
+        from urllib.parse import parse_qs
+        q = parse_qs(self.rfile.read(int(self.headers['Content-Length'])).decode())
+        self.seen.append((None, q))
+        if q.get('refresh_token') != ['refresh-me'] or q.get('grant_type') != ['refresh_token']:
+            return self.answer(401, b'{}')
+        self.answer(200, json.dumps({'access_token': token(q['scope'][0])}).encode(), Content_Type='application/json')
+
+
+def auth_file(path, host, **entry):
+    os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
+    with open(path, 'w') as f:
+        json.dump({'auths': {host: entry}}, f)
+    return path
+
+
+def login(user, password):
+    return base64.b64encode(f'{user}:{password}'.encode()).decode()
+
+
+# --- tests ------------------------------------------------------------------------------------------------------
+
+def tls_token():
+    """red without: the scope in the request, the check of the digest, the choice of the platform"""
+    port = serve(TokenServer, tls=True)
+    reg = Registry(f'auth:\n  token: {{realm: "https://localhost:{port}/token", service: lab, issuer: lab, '
+                   f'rootcertbundle: {LAB}/token.pem}}\n', tls=True)
+    img, other = Image(layers(), [gzip.compress, zstd], {'Env': ['A=b'], 'User': 'app'}), Image(layers()[:1], arch='wasm')
+    reg.header = {'Authorization': 'Bearer ' + token('repository:team/app:pull,push')}
+    reg.push(img, 'team/app')
+    reg.push(other, 'team/app')
+    index = json.dumps({'schemaVersion': 2, 'mediaType': f'{OCI}.index.v1+json', 'manifests': [
+        {'mediaType': f'{OCI}.manifest.v1+json', 'digest': i.digest, 'size': len(i.manifest),
+         'platform': {'os': 'linux', 'architecture': i.arch}} for i in (other, img)]}).encode()
+    reg.put_manifest('team/app', 'v1', index, f'{OCI}.index.v1+json')
+    name = f'{reg.host}/team/app'
+    has(image('pull', f'{name}:v1', want=1), 'vouches')
+    has(image('pull', '--ca-file', CA, f'{name}:v1', want=1), 'token server')
+    auths = auth_file('auth.json', reg.host, auth=login('ann', 's3cret'))
+    words = ['pull', '--ca-file', CA, '--authfile', auths]
+    assert image(*words, f'{name}:v1') == img.digest
+    assert TokenServer.seen[-1][1] == {'service': ['lab'], 'scope': ['repository:team/app:pull']}, TokenServer.seen[-1]
+    assert image(*words, f'{name}@{sha(index)}') == img.digest
+    assert image(*words, f'{name}:v1@{img.digest}') == img.digest
+    assert image(*words, '--platform', 'linux/wasm', f'{name}:v1') == other.digest
+    has(image(*words, '--platform', 'plan9/arm', f'{name}:v1', want=1), 'linux/wasm, linux/')
+    has(image(*words, f'{name}:nosuch', want=1), "no 'nosuch' there")
+    has(image(*words, f'{name}@{sha(b"x")}', want=1), 'there')
+    auth_file('auth.json', reg.host, identitytoken='refresh-me')
+    assert image(*words, f'{name}:v1') == img.digest
+    auth_file('auth.json', reg.host, auth=login('ann', 'wrong'))
+    has(image(*words, f'{name}:v1', want=1), 'log in anew')
+    rows = json.loads(image('ls', '--json'))
+    assert {r['digest'] for r in rows} == {img.digest, other.digest}, rows
+    found = json.loads(image('inspect', f'{name}:v1@{img.digest}'))[0]
+    assert found['index'] == sha(index), found
+    assert found['config']['config'] == {'Env': ['A=b'], 'User': 'app'} and found['complete'], found
+    assert found['id'] == img.config['digest']
+    nothing_left()
+
+
+def basic_logins():
+    """red without: any of the files that are read, the program that is asked, the place of the more exact entry"""
+    crypted = crypt.crypt('s3cret', crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))
+    with open('htpasswd', 'w') as f:
+        f.write(f'ann:{crypted}\n')
+    reg = Registry(f'auth:\n  htpasswd: {{realm: lab, path: {os.path.abspath("htpasswd")}}}\n')
+    reg.header = {'Authorization': 'Basic ' + login('ann', 's3cret')}
+    img = Image(layers())
+    name = reg.push(img, 'deep/er/app', 'v1') + ':v1'
+    env = {'HOME': os.path.abspath('home'), 'XDG_RUNTIME_DIR': os.path.abspath('run'), 'XDG_CONFIG_HOME': ''}
+    has(image('pull', name, want=1, env=env), 'podman login')
+    good = {'auth': login('ann', 's3cret')}
+    for path in 'run/containers/auth.json', 'home/.config/containers/auth.json', 'home/.docker/config.json':
+        auth_file(path, reg.host, **good)
+        assert image('pull', name, env=env) == img.digest, path
+        os.remove(path)
+    auth_file('home/.docker/config.json', f'https://{reg.host}/v1/', **good)
+    assert image('pull', name, env=env) == img.digest
+    with open('home/.docker/config.json', 'w') as f:
+        json.dump({'auths': {reg.host: {'auth': login('ann', 'no')}, f'{reg.host}/deep/er': good,
+                             f'{reg.host}/deep/e': {'auth': login('bob', 'no')}}}, f)
+    assert image('pull', name, env=env) == img.digest
+    os.mkdir('bin')
+    with open('bin/docker-credential-lab', 'w') as f:
+        f.write('#!/bin/sh\nread host || :\nprintf "%s %s" "$1" "$host" >"$ASKED"\n'
+                'case $ANSWER in none) echo credentials not found in native keychain; exit 1;; fail) exit 1;;\n'
+                'much) head -c 999999 /dev/zero;; linger) sleep 1000 & ;; esac\n'
+                '[ "$ANSWER" != word ] || { echo hello; exit 0; }\nprintf \'{"Username":"ann","Secret":"s3cret"}\'\n')
+    os.chmod('bin/docker-credential-lab', 0o755)
+    for doc in {'credHelpers': {reg.host: 'lab'}}, {'credsStore': 'lab', 'auths': {reg.host: {}}}:
+        with open('home/.docker/config.json', 'w') as f:
+            json.dump(doc, f)
+        more = {**env, 'PATH': os.path.abspath('bin') + ':' + os.environ['PATH'], 'ASKED': os.path.abspath('asked')}
+        assert image('pull', name, env={**more, 'ANSWER': ''}) == img.digest
+        with open('asked') as f:
+            assert f.read() == f'get {reg.host}'
+        for answer, text in ('none', 'podman login'), ('fail', 'it failed'), ('word', 'malformed'), ('much', 'docker-credential-lab'):
+            has(image('pull', name, want=1, env={**more, 'ANSWER': answer}), text)
+    has(image('pull', name, want=1, env=env), 'not in PATH')
+    if os.environ.get('COFFERDAM_LONG'):  # it has 30 seconds
+        before = time.monotonic()
+        has(image('pull', name, want=1, env={**more, 'ANSWER': 'linger'}), 'did not answer')
+        assert 29 < time.monotonic() - before < 60
+
+
+class Front(Quiet):
+    """stands before a registry; what it does to blobs is said by the test"""
+    upstream, how, log = None, {}, []
+    lock = threading.Lock()
+
+    def do_GET(self):
+        with self.lock:
+            self.log.append((self.path, self.headers.get('Range'), self.headers.get('Authorization')))
+        try:
+            got = self.upstream.call('GET', self.path, header={'Accept': self.headers.get('Accept') or '*/*'})
+        except urllib.error.HTTPError as e:
+            return self.answer(e.code)
+        body, kind = got.read(), got.headers['Content-Type']
+        what = self.how.get('blob' if '/blobs/' in self.path else 'manifest')
+        if what:
+            return what(self, body, kind)
+        self.whole(body, kind)
+
+    def whole(self, body, kind, status=200):
+        self.answer(status, body, Content_Type=kind)
+
+
+def front():
+    Front.upstream, Front.how, Front.log = Registry(), {}, []
+    return f'127.0.0.1:{serve(Front)}'
+
+
+def resume():
+    """red without: the Range of a second try, the look at 200 in answer to one, the digest over old and new bytes"""
+    host = front()
+    noise = tar(member('noise', R, os.urandom(3 << 20)))
+    img = Image([noise], [None])
+    Front.upstream.push(img, 'a', 'v1')
+    big = img.parts[0]
+
+    def at():
+        return [r for p, r, _ in Front.log if big['digest'] in p]
+
+    def cut(self, body, kind):
+        if sha(body) != big['digest']:
+            return self.whole(body, kind)
+        asked = self.headers.get('Range')
+        start = int(re.match(r'bytes=(\d+)-', asked).group(1)) if asked else 0
+        part = body[start:]
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header('Content-Range', f'bytes {start}-{len(body) - 1}/{len(body)}')
+        self.send_header('Content-Length', str(len(part)))
+        self.end_headers()
+        self.wfile.write(part[:1 << 20] if len(part) > 1 << 20 else part)
+        self.close_connection = True
+
+    Front.how['blob'] = cut
+    assert image('pull', f'{host}/a:v1') == img.digest
+    assert at()[0] is None and at()[1:3] == ['bytes=1048576-', 'bytes=2097152-'], at()
+    image('rm', f'{host}/a:v1')
+    # a server that knows no parts
+    def once(self, body, kind):
+        if sha(body) == big['digest'] and len(at()) == 1:
+            self.send_response(200)
+            self.send_header('Content-Length', str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[:1 << 20])
+            self.close_connection = True
+        else:
+            self.whole(body, kind)
+    Front.log.clear()
+    Front.how['blob'] = once
+    assert image('pull', f'{host}/a:v1') == img.digest
+    image('rm', f'{host}/a:v1')
+    # killed in the middle, with what was there changed in the meantime, and without
+    stalled = threading.Event()
+    def stall(self, body, kind):
+        if sha(body) != big['digest']:
+            return self.whole(body, kind)
+        self.send_response(200)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:1 << 20])
+        self.wfile.flush()
+        stalled.wait(30)
+        self.close_connection = True
+    partial = f'{STORE}/partial/{big["digest"][7:]}'
+    for damage in False, True:
+        stalled.clear()
+        Front.how['blob'] = stall
+        p = start([C, 'image', 'pull', f'{host}/a:v1'], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        for _ in range(600):
+            if os.path.exists(partial) and os.path.getsize(partial) == 1 << 20:
+                break
+            time.sleep(0.05)
+        assert os.path.getsize(partial) == 1 << 20
+        p.kill()
+        p.wait()
+        stalled.set()
+        if damage:
+            with open(partial, 'r+b') as f:
+                f.write(b'damage')
+        Front.log.clear()
+        Front.how['blob'] = cut
+        assert image('pull', f'{host}/a:v1') == img.digest
+        assert at()[0] == f'bytes={1 << 20}-', at()
+        assert (None in at()) == damage, at()
+        image('rm', f'{host}/a:v1')
+    nothing_left()
+    assert not layer_dirs()
+
+
+def corrupted():
+    """red without: the digest before unpacking, of a manifest asked for by digest, of the configuration, the diff_id"""
+    host = front()
+    marker = tar(member('marker', R, b'm' * 5000))
+    img = Image([marker])
+    Front.upstream.push(img, 'a', 'v1')
+
+    def flip(want):
+        def f(self, body, kind):
+            if sha(body) == want:
+                body = body[:-9] + bytes([body[-9] ^ 1]) + body[-8:]
+            self.whole(body, kind)
+        return f
+
+    Front.how['blob'] = flip(img.parts[0]['digest'])
+    has(image('pull', f'{host}/a:v1', want=1), 'the registry sent something else')
+    Front.how['blob'] = flip(img.config['digest'])
+    has(image('pull', f'{host}/a:v1', want=1), 'configuration')
+    Front.how['blob'] = lambda self, body, kind: self.whole(body + b'more', kind)
+    has(image('pull', f'{host}/a:v1', want=1), '')
+    Front.how.clear()
+    Front.how['manifest'] = flip(img.digest)
+    has(image('pull', f'{host}/a@{img.digest}', want=1), 'something else')
+    Front.how.clear()
+    liar = Image([marker], diff_ids=[sha(b'other')])
+    Front.upstream.push(liar, 'a', 'liar')
+    has(image('pull', f'{host}/a:liar', want=1), 'as the configuration says')
+    for text in b'[]', b'{"schemaVersion":1}', b'{"schemaVersion":2,"schemaVersion":2}', b'\xff', b'{"manifests":[{}]}', b'{' * 100000:
+        Front.how['manifest'] = lambda self, body, kind, text=text: self.whole(text, kind)
+        image('pull', f'{host}/a:v1', want=1)
+    Front.how['manifest'] = lambda self, body, kind: self.whole(b' ' * (5 << 20), kind)
+    image('pull', f'{host}/a:v1', want=1)
+    assert not layer_dirs() and json.loads(image('ls', '--json')) == []
+    assert not os.listdir(f'{STORE}/tmp')
+
+
+def redirects():
+    """red without: the comparison of origins, the refusal of plain HTTP elsewhere, of a way down from HTTPS"""
+    host = front()
+    img = Image([tar(member('a', R, b'a'))])
+    Front.upstream.push(img, 'a', 'v1')
+    seen = []
+
+    class Other(Quiet):
+        def do_GET(self):
+            seen.append(self.headers.get('Authorization'))
+            self.answer(200, Front.upstream.call('GET', self.path).read())
+
+    other, target = serve(Other), {}
+
+    def away(self, body, kind):
+        self.answer(307, Location=target['to'] + self.path)
+    class Asking(Front):
+        def do_GET(self):
+            if not self.headers.get('Authorization'):
+                return self.answer(401, WWW_Authenticate='Negotiate, Basic realm="lab"')
+            super().do_GET()
+    asking = f'127.0.0.1:{serve(Asking)}'
+    auths = auth_file('auth.json', asking, auth=login('ann', 's3cret'))
+    Front.how['blob'] = away
+    target['to'] = f'http://localhost:{other}'
+    assert image('pull', '--authfile', auths, f'{asking}/a:v1') == img.digest
+    assert seen and set(seen) == {None}, seen
+    assert any(a == 'Basic ' + login('ann', 's3cret') for _, _, a in Front.log)
+    image('rm', f'{asking}/a:v1')
+    target['to'] = 'http://192.0.2.1'
+    has(image('pull', '--authfile', auths, f'{asking}/a:v1', want=1), '--insecure')
+    for to in 'file:///etc', 'ftp://localhost', 'gopher://localhost':
+        target['to'] = to
+        image('pull', '--authfile', auths, f'{asking}/a:v1', want=1)
+    target['to'] = f'http://{asking}'  # to itself, for ever
+    has(image('pull', '--authfile', auths, f'{asking}/a:v1', want=1), 'redirections')
+    has(image('pull', '192.0.2.1:5000/a:v1', want=1, env={'https_proxy': f'http://127.0.0.1:{free_port()}'}), '192.0.2.1')
+
+    class Down(Quiet):
+        def do_GET(self):
+            self.answer(307, Location=f'http://localhost:{other}{self.path}')
+    down = serve(Down, tls=True)
+    has(image('pull', '--ca-file', CA, f'localhost:{down}/a:v1', want=1), 'from HTTPS')
+
+
+def big_pax(name, keyword, value):
+    """an entry whose pax header says @keyword"""
+    i, data = member(name, R, b'x')
+    i.pax_headers = {keyword: value}
+    return i, data
+
+
+def hostile():
+    """red without: layer_name() (".."), open_beneath() (links), the limits, the list of xattrs, the rule of devices"""
+    os.mkdir('outside')
+    with open('outside/canary', 'w') as f:
+        f.write('canary')
+    out = os.path.abspath('outside')
+    evil = bytearray(tar(member('f', R, b'x')))
+    evil[124:136] = b'\x80' + b'\0' * 3 + (1 << 62).to_bytes(8, 'big')  # a size of 4 EiB, in binary
+    evil[148:156] = b'        '
+    evil[148:156] = b'%06o\0 ' % sum(evil[:512])
+    bad = {  # refused, with this word
+        'dotdot': ([member('../outside/new')], 'outside'), 'dotdot-inner': ([member('a/../../outside/new')], 'outside'),
+        'link': ([member('l', S, link=out), member('l/new')], 'leads through'),
+        'link-chain': ([member('a', S, link='b'), member('b', S, link=out), member('a/new')], 'leads through'),
+        'link-in-dir': ([member('d', D), member('d/l', S, link='../..'), member('d/l/new')], 'leads through'),
+        'hard-out': ([member('h', L, link=f'../../../../..{out}/canary')], 'outside'),
+        'hard-absent': ([member('h', L, link=f'{out}/canary')], ''),
+        'hard-through': ([member('l', S, link=out), member('h', L, link='l/canary')], 'leads through'),
+        'hard-dir': ([member('d', D), member('h', L, link='d')], 'outside'),
+        'hard-root': ([member('h', L, link='/')], 'outside'),
+        'whiteout-up': ([member('d/.wh...')], 'outside'), 'whiteout-dot': ([member('d/.wh..')], 'outside'),
+        'whiteout-nothing': ([member('d/.wh.')], 'outside'), 'root-file': ([member('.', R, b'x')], ''),
+        'root-link': ([member('/', S, link=out)], ''), 'file-as-dir': ([member('f'), member('f/g')], 'leads through'),
+        'name-long': ([member('n' * 300)], 'too long'), 'path-long': ([member('/'.join(['d'] * 2500))], 'too long'),
+        'id-huge': ([member('f', uid=4294967295)], ''), 'size-lie': (bytes(evil), ''), 'noise': (os.urandom(4096), ''),
+        'cut': (tar(member('f', R, b'x' * 5000))[:2048], ''),
+    }
+    for name, (rows, word) in bad.items():
+        b = rows if isinstance(rows, bytes) else tar(*rows)
+        text = subprocess.run([C, 'image', 'import', Image([b]).layout(f'bad-{name}'), f'bad:{name}'], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        if name == 'id-huge' and text.returncode == 0 and os.getuid() != 0:
+            continue  # ids are not looked at where everything is the caller's
+        assert text.returncode == 1, f'{name}: {text}'
+        has(text.stderr, word)
+        assert text.stderr.count('\n') == 1, text.stderr
+        assert os.listdir('outside') == ['canary'] and not os.path.islink('outside/canary'), name
+        assert os.stat('outside/canary').st_nlink == 1, name
+        assert not os.listdir(f'{STORE}/tmp'), name
+    assert layer_dirs() == []
+    fine = {  # harmless: taken, and this is what is there
+        'absolute': ([member('/etc/x', R, b'in')], {'etc/x': b'in'}),
+        'dots': ([member('./a//./b', R, b'in')], {'a/b': b'in'}),
+        'device': ([member('null', tarfile.CHRTYPE, devmajor=1, devminor=3), member('sda', tarfile.BLKTYPE, devmajor=8)], {}),
+        'twice': ([member('f', R, b'1'), member('f', R, b'2')], {'f': b'2'}),
+        'link-then-file': ([member('f', S, link=f'{out}/canary'), member('f', R, b'2')], {'f': b'2'}),
+        'dir-then-file': ([member('d', D), member('d/x', R, b'1'), member('d', R, b'2')], {'d': b'2'}),
+        'file-then-dir': ([member('d', R, b'1'), member('d', D), member('d/x', R, b'2')], {'d/x': b'2'}),
+        'hard-self': ([member('f', R, b'1'), member('f', L, link='f')], {'f': b'1'}),
+        'hard-then-write': ([member('f', R, b'1'), member('g', L, link='f'), member('g', R, b'2')], {'f': b'1', 'g': b'2'}),
+        'pax-path': ([big_pax('x', 'path', './y')], {'y': b'x'}), 'pax-junk': ([big_pax('x', 'comment', 'c' * 100000)], {'x': b'x'}),
+        'pax-overlay': ([big_pax('x', 'SCHILY.xattr.user.overlay.opaque', 'y'),
+                         big_pax('z', 'SCHILY.xattr.user.overlay.redirect', '/etc')], {'x': b'x'}),
+        'pax-caps': ([big_pax('x', 'SCHILY.xattr.security.capability', 'x' * 20)], {'x': b'x'}),
+        'times': ([member('old', R, b'o', mtime=-5), member('new', R, b'n', mtime=1 << 33)], {'old': b'o', 'new': b'n'}),
+        'closed': ([member('d', D, mode=0), member('d/x', R, b'1', 0)], {}),
+        'aufs': ([member('.wh..wh.plnk', D), member('f', R, b'1')], {'f': b'1'}), 'empty': ([], {}),
+        'newline': ([member('a\nb', R, b'1')], {'a\nb': b'1'}),
+    }
+    for name, (rows, files) in fine.items():
+        image('import', Image([tar(*rows)]).layout(f'fine-{name}'), f'fine:{name}')
+        root = json.loads(image('root', f'fine:{name}'))['layers'][0]
+        for path, content in files.items():
+            with open(f'{root}/{path}', 'rb') as f:
+                assert f.read() == content, (name, path)
+        for where, dirs, names in os.walk(root):
+            for n in dirs + names:
+                st = os.lstat(f'{where}/{n}')
+                assert not stat.S_ISBLK(st.st_mode) and not stat.S_ISCHR(st.st_mode), (name, n)
+                if not os.path.islink(f'{where}/{n}') and stat.S_IMODE(st.st_mode):
+                    assert not [x for x in os.listxattr(f'{where}/{n}') if 'overlay' in x or 'capab' in x], (name, n)
+        assert os.listdir('outside') == ['canary'] and open('outside/canary').read() == 'canary', name
+    # more than is allowed: by its content, by what it claims, by what is packed into little
+    for name, rows in ('plain', [member('f', R, b'x' * (2 << 20))]), ('many', [member(f'f{i}', R, b'x' * 1000) for i in range(2000)]):
+        has(image('import', '--max-size', '1M', Image([tar(*rows)]).layout(f'big-{name}'), 'big:1', want=1), '--max-size')
+    bomb = gzip.compress(b'\0' * (300 << 20), 9)
+    with open('bomb.tar.gz', 'wb') as f:
+        f.write(gzip.compress(tar(member('f', R, b'x'))) + bomb)
+    has(image('import', '--max-size', '1M', 'bomb.tar.gz', 'big:2', want=1), 'max-size')
+    assert not os.listdir(f'{STORE}/tmp')
+    image('rm', *[f'fine:{n}' for n in fine])
+    assert layer_dirs() == [], layer_dirs()
+
+
+def concurrent():
+    """red without: the lock of a blob (it is fetched twice), the rename"""
+    host = front()
+    img = Image([tar(member('noise', R, os.urandom(1 << 20))), *layers()])
+    Front.upstream.push(img, 'a', 'v1')
+    Front.upstream.push(Image(layers()), 'b', 'v1')
+    all_of_them = [start([C, 'image', 'pull', '-q', f'{host}/{"ab"[i % 2]}:v1'], stdout=subprocess.PIPE, text=True) for i in range(6)]
+    for p in all_of_them:
+        said, _ = p.communicate(timeout=120)
+        assert p.returncode == 0, said
+    for part in img.parts:
+        got = [p for p, _, _ in Front.log if part['digest'] in p]
+        assert len(got) == 1, got
+    assert len(layer_dirs()) == 3
+    nothing_left()
+
+
+def killed():
+    """a pull killed at any moment, and gc: nothing is left, and what is there is whole"""
+    host = front()
+    img = Image([tar(*[member(f'd{i}/f', R, os.urandom(2000)) for i in range(1500)]), *layers()])
+    Front.upstream.push(img, 'a', 'v1')
+    for wait in 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5:
+        p = start([C, 'image', 'pull', '-q', f'{host}/a:v1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(wait)
+        p.kill()
+        p.wait()
+        for _ in range(100):  # who works for it is killed with it
+            if subprocess.run([C, 'image', 'gc'], stderr=subprocess.DEVNULL).returncode == 0:
+                break
+            time.sleep(0.05)
+        assert not os.listdir(f'{STORE}/tmp'), os.listdir(f'{STORE}/tmp')
+        for row in json.loads(image('ls', '--json')):
+            assert json.loads(image('inspect', row['digest']))[0]['complete']
+        if json.loads(image('ls', '--json')) == []:
+            assert layer_dirs() == []
+    assert image('pull', f'{host}/a:v1') == img.digest
+    # what a loss of power may do
+    with open(f'{STORE}/images/' + '0' * 64 + '.json', 'w') as f:
+        f.write('{')
+    image('gc')
+    assert len(os.listdir(f'{STORE}/images')) == 1 and len(layer_dirs()) == 3
+    image('rm', img.digest)
+    nothing_left()
+
+
+def formats():
+    """what can be imported, by all its names"""
+    two = layers()
+    img = Image(two)
+    layout = img.layout('layout')
+    archive = img.docker_archive('docker.tar', two, 'example.com/x/y:3')
+    subprocess.run(['tar', '-C', layout, '-cf', 'oci.tar', '.'], check=True)
+    assert image('pull', f'oci:{layout}') == img.digest
+    assert image('import', layout, 'mine:1') == img.digest
+    assert image('import', 'oci.tar', 'mine:2') == img.digest
+    assert image('import', 'oci-archive:oci.tar') == img.digest
+    made = image('import', archive)
+    assert image('pull', f'docker-archive:{archive}') == made
+    rows = {r['digest']: r for r in json.loads(image('ls', '--json'))}
+    assert sorted(rows[img.digest]['names']) == ['docker.io/library/mine:1', 'docker.io/library/mine:2'], rows
+    assert rows[made]['names'] == ['example.com/x/y:3'] and rows[made]['id'] == img.config['digest'], rows
+    assert len(layer_dirs()) == 2  # shared by all
+    has(image('import', 'oci:layout:nosuch', want=1), 'nosuch')
+    os.mkdir('root')
+    with open('root/hello', 'w') as f:
+        f.write('hello')
+    plain = image('import', 'root', 'plain:1')
+    has(image('inspect', 'plain:1'), plain)
+    with open('plain.tar.zst', 'wb') as f:
+        f.write(zstd(tar(member('hello', R, b'hello'))))
+    image('import', 'plain.tar.zst', 'plain:2')
+    for name in 'plain:1', 'plain:2':
+        with open(json.loads(image('root', name))['layers'][0] + '/hello') as f:
+            assert f.read() == 'hello'
+    has(image('ls'), 'docker.io/library/plain:1')
+    # by the start of a digest; one name of two goes, and the image with the last
+    image('rm', plain[7:21])
+    has(image('inspect', plain, want=1), 'image ls')
+    image('rm', 'mine:1')
+    assert json.loads(image('inspect', 'mine:2'))[0]['digest'] == img.digest
+    image('rm', 'mine:2', 'example.com/x/y:3', 'plain:2')
+    assert layer_dirs() == [] and os.listdir(f'{STORE}/blobs') == []
+    for words, text in (['import', 'nosuch'], 'No such file'), (['import', '/dev/null', 'UPPER'], 'lower case'), (['rm', 'nosuch'], 'image ls'):
+        has(image(*words, want=1), text)
+    for words in [], ['nosuch'], ['pull'], ['ls', 'x'], ['pull', '--parallel', '0', 'x'], ['gc', '--keep', '5']:
+        assert image(*words, want=2).count('\n') == 1
+
+
+def collect():
+    """red without: the order of use, the lock of a run"""
+    for i in range(3):
+        image('import', Image([tar(member('f', R, bytes([i]) * 1000))]).layout(f'l{i}'), f'n:{i}')
+    ids = [json.loads(image('inspect', f'n:{i}'))[0]['digest'] for i in range(3)]
+    for i, age in enumerate((300, 100, 200)):
+        os.utime(f'{STORE}/images/{ids[i][7:]}.json', (time.time() - age * 3600,) * 2)
+    image('gc')
+    assert len(layer_dirs()) == 3
+    assert image('gc', '--unused', '250h') == ids[0]
+    lock = open(f'{STORE}/images/{ids[2][7:]}.json')
+    import fcntl
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    has(image('rm', 'n:2', want=1), 'a run uses it')
+    assert image('gc', '--keep', '1k') == ids[1]
+    lock.close()
+    assert image('gc', '--keep', '0') == ids[2]
+    assert layer_dirs() == []
+    # while somebody pulls, nothing is removed
+    store = open(f'{STORE}/lock')
+    fcntl.flock(store, fcntl.LOCK_SH)
+    has(image('gc', want=1), 'try again')
+
+
+def progress():
+    """a bar on a terminal, lines elsewhere"""
+    host = front()
+    Front.upstream.push(Image(layers()), 'a', 'v1')
+    p = subprocess.run(['script', '-qec', f'{C} image pull {host}/a:v1', '/dev/null'], stdout=subprocess.PIPE, timeout=60,
+                       stdin=subprocess.DEVNULL)
+    assert p.returncode == 0 and re.search(rb'\rlayers 2/2 \[=+\] ', p.stdout), p.stdout
+    image('rm', f'{host}/a:v1')
+    p = subprocess.run([C, 'image', 'pull', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert p.stderr.count('pulled\n') == 2 and '\r' not in p.stderr and p.stdout.count('\n') == 1, p
+    p = subprocess.run([C, 'image', 'pull', '-q', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert p.stderr == '', p
+
+
+if __name__ == '__main__':
+    try:
+        globals()[sys.argv[1]]()
+        for row in json.loads(image('ls', '--json')):  # files of other ids, which rm(1) cannot remove
+            image('rm', row['digest'])
+        assert layer_dirs() == [], layer_dirs()
+    finally:
+        for child in children:
+            if child.poll() is None:
+                child.kill()
+                child.wait()

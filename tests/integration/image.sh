@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# `cofferdam image`, with Debian's docker-registry on loopback and a front before it that misbehaves (image.py)
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+for program in python3 openssl zstd busybox; do
+        command -v "$program" >/dev/null || {
+                echo "1..0 # SKIP no $program on this machine"
+                exit 0
+        }
+done
+[ -x "$T/libexec/cofferdam-image" ] || {
+        echo '1..0 # SKIP cofferdam-image was not built: ./dev setup'
+        exit 0
+}
+REGISTRY=$(command -v docker-registry || echo "${COFFERDAM_SERVERS:-$TOP/build/servers}/usr/bin/docker-registry")
+[ -x "$REGISTRY" ] || {
+        echo '1..0 # SKIP no docker-registry: ./dev setup fetches it'
+        exit 0
+}
+IMAGE_LAB=$T/lab
+export C REGISTRY IMAGE_LAB
+mkdir "$IMAGE_LAB"
+(
+        cd "$IMAGE_LAB" || exit 1
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 -subj '/CN=test authority' -keyout ca.key -out ca.pem
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=server -keyout server.key -out server.csr
+        openssl x509 -req -days 30 -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt \
+                -extfile <(echo 'subjectAltName=DNS:localhost,IP:127.0.0.1')
+        openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj '/CN=token issuer' -keyout token.key -out token.pem
+        openssl x509 -in token.pem -outform DER -out token.der
+) >/dev/null 2>&1 || {
+        echo 'Bail out! no keys'
+        exit 1
+}
+unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy REGISTRY_AUTH_FILE DOCKER_CONFIG SSL_CERT_FILE
+
+# each test has a store of its own
+lab() {
+        export XDG_STATE_HOME=$W/state
+        python3 "$TOP/tests/integration/image.py" "$1"
+}
+
+t 'pull by tag, digest and index; TLS, tokens' lab tls_token
+t 'logins of podman and docker, and the programs they name' lab basic_logins
+t 'a pull goes on where it was' lab resume
+t 'what is not what its digest says is refused' lab corrupted
+t 'credentials stay with their host' lab redirects
+t 'hostile layers' lab hostile
+t 'pulls at the same time' lab concurrent
+t 'a killed pull' lab killed
+t 'layouts and archives' lab formats
+t 'gc by age and size' lab collect
+t 'progress' lab progress
+finish
