@@ -174,7 +174,7 @@ static int print(const char *text) {
 
 static const char usage[] =
         "Usage: cofferdam image pull|import|ls|rm|gc|inspect [OPTIONS] [NAME...]\n"
-        "Images, as root file systems of sandboxes: cofferdam run --image NAME -- COMMAND.\n"
+        "Images, as roots of sandboxes: cofferdam run --image NAME -- COMMAND.\n"
         "\n"
         "  pull      fetch images from their registries\n"
         "  import    take one from an archive or a directory\n"

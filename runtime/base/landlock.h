@@ -28,9 +28,10 @@ struct landlock_place {
 
 /**
  * landlock_confine() - from now on nothing outside @places can be opened or changed; sets no_new_privs
- * CHANGE makes, renames and removes what is no device, LAYER character devices too; DEVICE opens a device node for reading, writing and
- * ioctl; RUN is READ for programs too, WORK is CHANGE for programs too, nothing else is executed. Where the
- * kernel can, TCP, abstract sockets and signals to processes outside are refused as well.
+ * CHANGE makes, renames and removes what is no device, LAYER character devices too; DEVICE opens a device
+ * node for reading, writing and ioctl; RUN is READ for programs too, WORK is CHANGE for programs too, nothing
+ * else is executed. Where the kernel can, TCP, abstract sockets and signals to processes outside are refused
+ * as well.
  * @connects: TCP connections to anywhere stay possible
  * Return: 0, -ENOTSUP (before Linux 5.19, which could not rename between directories, or switched off),
  * -errno.

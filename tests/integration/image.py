@@ -315,9 +315,9 @@ def tls_token():
 
 def basic_logins():
     """red without: any of the files that are read, the program that is asked, the place of the more exact entry"""
-    crypted = crypt.crypt('s3cret', crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))
+    hashed = crypt.crypt('s3cret', crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=16))
     with open('htpasswd', 'w') as f:
-        f.write(f'ann:{crypted}\n')
+        f.write(f'ann:{hashed}\n')
     reg = Registry(f'auth:\n  htpasswd: {{realm: lab, path: {os.path.abspath("htpasswd")}}}\n')
     reg.header = {'Authorization': 'Basic ' + login('ann', 's3cret')}
     img = Image(layers())
