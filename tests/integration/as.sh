@@ -35,11 +35,6 @@ stage() {
         for service in "$(dirname "$(readlink -f "$COFFERDAM")")"/../libexec/cofferdam-*; do
                 [ -e "$service" ] || continue
                 mkdir -p "$stage/top/libexec"
-        programs=$(dirname "$(readlink -f "$COFFERDAM")")/../libexec
-        mkdir "$stage/top/libexec"
-        [ ! -e "$programs/cofferdam-image" ] || cp -L "$programs/cofferdam-image" "$stage/top/libexec/"
-        service=$programs/cofferdam-auth-proxy
-        if [ -e "$service" ]; then # and what is built with it
                 cp -L "$service" "$stage/top/libexec/"
         done
         # what is built with them
@@ -47,10 +42,8 @@ stage() {
                 [ ! -e "$COFFERDAM_HELPERS/$helper" ] || cp "$COFFERDAM_HELPERS/$helper" "$stage/helpers/"
         done
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
-        case $name in net* | proxy* | auth-proxy*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
-        if [[ $name =~ ^(auth-run|kube-manifest).sh$ ]] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
         case $name in net* | proxy* | auth-proxy* | image*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
-        if [ "$name" = auth-run.sh ] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
+        if [[ $name =~ ^(auth-run|kube-manifest).sh$ ]] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
                 mkdir "$stage/servers"
                 cp -r "$COFFERDAM_SERVERS/npm" "$stage/servers/"
         fi

@@ -32,11 +32,6 @@ C=$T/bin/cofferdam
 for service in "$(dirname "$(readlink -f "${COFFERDAM:-$TOP/build/cofferdam}")")"/../libexec/cofferdam-*; do
         [ ! -e "$service" ] || { mkdir -p "$T/libexec" && cp -L "$service" "$T/libexec/"; } || exit 99
 done
-# the programs that `cofferdam image` and `cofferdam auth-proxy` execute, where they are built
-service=$(dirname "$(readlink -f "${COFFERDAM:-$TOP/build/cofferdam}")")/../libexec/cofferdam-image
-[ ! -e "$service" ] || { mkdir -p "$T/libexec" && cp -L "$service" "$T/libexec/"; } || exit 99
-service=${service%image}auth-proxy
-[ ! -e "$service" ] || { mkdir -p "$T/libexec" && cp -L "$service" "$T/libexec/"; } || exit 99
 # tools of the tester's own home are not what is tested
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # a run's state and sockets stay below $T; the caller's home is one that tests may fill
