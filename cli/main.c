@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/frame.h"
 #include "cli/library.h"
 #include "cli/verbs.h"
 #include "drivers/native/native.h"
@@ -132,6 +133,8 @@ static int dispatch(int argc, char **argv) {
                 oci_inside();
         if (strcmp(argv[1], LIBRARY_WORD) == 0)
                 return library_main();
+        if (strcmp(argv[1], FRAME_WORD) == 0)
+                return frame_main(argv + 2);
         verb = verb_find(argv[1]);
         if (!verb)
                 return verb_unknown(argv[1]);

@@ -3,7 +3,7 @@
  *
  * Subprotocol v5.channel.k8s.io, or v4 where the server knows no other. v4 cannot say that stdin has ended:
  * there the command is wrapped, and its stdin comes in frames ("LENGTH\n" and so many bytes; "0\n" is the
- * end), which `cofferdam frame` unpacks inside, or a line of sh where the image has no cofferdam. The caller
+ * end), which `cofferdam @frame` unpacks inside, or a line of sh where the image has no cofferdam. The caller
  * sees no difference.
  *
  * The exit code comes from the status channel only. A connection that ends before that is -ECONNRESET or

@@ -33,7 +33,8 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "cut_after": 100    ... after so many bytes of the answer's body (a watch's or log's too)
      "raw": "TEXT"       this body with 200, "huge": BYTES or "deep": LEVELS: such JSON
      "empty": true       200 without a body}
-  rules for watches: "gone": "status" or "event" (410), "line": "TEXT" (sent in the stream), "silent": true
+  rules for watches: "gone": "status" or "event" (410), "line": "TEXT" (sent in the stream),
+     "long_line": BYTES (a line without an end), "silent": true
   rules for exec: "exec": "cut" (after `cut_after` bytes of output), "no_status", "huge", "bad_frame", "bad_opcode",
      "status" (with "raw": its text), "silent" (answers no ping and sends nothing), "text" (status in a text frame),
      "close" (a close frame before the status)
@@ -63,6 +64,7 @@ Settings
 """
 import base64
 import copy
+import ctypes
 import fcntl
 import hashlib
 import http.server
@@ -96,6 +98,7 @@ KINDS = {
     "namespaces": ("Namespace", "v1"), "nodes": ("Node", "v1"), "jobs": ("Job", "batch/v1"),
     "networkpolicies": ("NetworkPolicy", "networking.k8s.io/v1"), "leases": ("Lease", "coordination.k8s.io/v1"),
 }
+LIBC = ctypes.CDLL(None)
 LOCK = threading.RLock()
 CHANGED = threading.Condition(LOCK)
 objects = {}  # (resource, ns, name) -> object
@@ -104,6 +107,16 @@ state = {"version": 100, "forgotten": 0, "ip": 1, "cut": 0}
 faults = []
 log = []
 containers = {}  # uid -> Container
+
+
+def die_with_us():
+    """for children, before exec: PR_SET_PDEATHSIG"""
+    LIBC.prctl(1, signal.SIGKILL)
+
+
+def own_terminal():
+    die_with_us()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def now():
@@ -434,7 +447,7 @@ class Container(threading.Thread):
         with open(self.log_path, "ab") as out:
             try:
                 self.process = subprocess.Popen(argv, cwd=self.work_dir(), env=self.environment(), stdin=subprocess.DEVNULL,
-                                                stdout=out, stderr=out, start_new_session=True)
+                                                stdout=out, stderr=out, start_new_session=True, preexec_fn=die_with_us)
                 if self.dead:
                     self.kill()
                 code = self.process.wait(timeout=spec.get("activeDeadlineSeconds"))
@@ -820,6 +833,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.chunk(json.dumps({"type": "ERROR", "object": expired.body()}).encode() + b"\n")
             self.end_stream()
             return
+        if "long_line" in rule:
+            self.chunk(b'{"x": "' + b"x" * rule["long_line"])
         if "line" in rule:
             self.chunk(rule["line"].encode() + b"\n")
         self.request.setblocking(True)
@@ -832,10 +847,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                     news = [h for h in history if h[0] > seen]
                 if state["cut"] != self.cut_number:
                     raise Cut
+                seen = state["version"]
             if rule.get("silent"):
                 continue
-            for v, r, kind, obj in news:
-                seen = v
+            for _, r, kind, obj in news:
                 meta = obj["metadata"]
                 if r == resource and meta.get("namespace", "") == ns and (not name or meta["name"] == name) and \
                         fits(obj, self.q("labelSelector"), self.q("fieldSelector")):
@@ -1016,7 +1031,7 @@ class Exec:
                 argv, cwd=self.box.work_dir(), env=dict(self.box.environment(), **({"TERM": "xterm"} if tty else {})),
                 stdin=slave if tty else subprocess.PIPE if want["stdin"] else subprocess.DEVNULL,
                 stdout=slave if tty else subprocess.PIPE, stderr=slave if tty else subprocess.PIPE, start_new_session=True,
-                preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if tty else None)
+                preexec_fn=own_terminal if tty else die_with_us)
             if tty:
                 os.close(slave)
                 pipes = {self.master: 1}
