@@ -70,6 +70,7 @@ static const struct field task_fields[] = {
         { "rewriters", ANY },
         { "max_retries", NUMBER },
         { "context_window", NUMBER },
+        { "mcp_timeout_ms", NUMBER },
         { "permission", OBJECT, .ours = true },
         { "tool_policy", OBJECT, .ours = true },
         { "mcp_servers", OBJECT, .ours = true },

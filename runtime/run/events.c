@@ -192,9 +192,10 @@ void events_emit(struct events *events, const char *type, json_t *data) {
 
 /* What the launcher of an agent says (runtime/agent/launch/events.c): no name that the supervisor uses. */
 static const char *const client_types[] = {
-        "delegate_started", "delegate_finished", "llm_request",         "llm_step_finished", "llm_retry",
-        "llm_compacted",    "llm_turn_capture",  "tool_started",        "tool_called",       "tool_refused",
-        "ask_user",         "session_captured",  "mcp_server_degraded",
+        "delegate_started",    "delegate_finished", "llm_request",      "llm_step_finished",
+        "llm_retry",           "llm_compacted",     "llm_turn_capture", "tool_started",
+        "tool_called",         "tool_refused",      "ask_user",         "session_captured",
+        "mcp_server_degraded", "user_message",      "agent_requested",
 };
 
 static bool is_client_type(const char *type) {

@@ -17,11 +17,11 @@
 enum { TEXT_MAX = 256, KEY_MAX = 48, FIELDS_MAX = 64 };
 
 static const char *const relayed[] = {
-        "llm_request", "llm_step_finished", "tool_started",     "tool_called",
-        "llm_retry",   "llm_compacted",     "llm_turn_capture",
+        "llm_request",   "llm_step_finished", "tool_started",        "tool_called",  "llm_retry",
+        "llm_compacted", "llm_turn_capture",  "mcp_server_degraded", "user_message", "agent_requested",
 };
-static const char *const texts[] = { "model", "tool", "stop_reason", "reason",
-                                     "error", "id",   "status",      "provider" };
+static const char *const texts[] = { "model", "tool",   "stop_reason", "reason", "error",
+                                     "id",    "status", "provider",    "server", "origin" };
 
 static bool listed(const char *const *list, size_t n, const char *name) {
         for (size_t i = 0; name && i < n; i++)
