@@ -142,6 +142,11 @@ static bool check_plan(const struct ctx *ctx, struct report *report, const struc
         char text[ERROR_MSG_MAX];
         bool own;
 
+        if (spec->image && strcmp(driver->name, "native") != 0) { /* which may take as long as a pull takes */
+                add_check(report, "plan", CHECK_WARN,
+                          "the image is not looked for, and nothing that depends on it");
+                return false;
+        }
         if (run_plan(ctx, spec, &driver, &plan, &err) < 0) {
                 add_check(report, "plan", CHECK_FAIL, err.msg);
                 return false;

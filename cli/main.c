@@ -131,6 +131,8 @@ static int dispatch(int argc, char **argv) {
                 native_init();
         if (strcmp(argv[1], OCI_WORD) == 0)
                 oci_inside();
+        if (strcmp(argv[1], OCI_PASSWD_WORD) == 0)
+                oci_passwd();
         if (strcmp(argv[1], LIBRARY_WORD) == 0)
                 return library_main();
         if (strcmp(argv[1], FRAME_WORD) == 0)

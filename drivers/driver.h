@@ -137,7 +137,8 @@ struct driver_ops {
         int (*probe)(const struct ctx *ctx, const struct spec *spec, struct error *err);
 
         /**
-         * plan() - resolve @spec against this host: pins, toolchains, seeds, environment
+         * plan() - resolve @spec against this host: pins, toolchains, seeds, environment, the image
+         * An image that is not there is pulled; apart from that nothing is changed.
          * @ret: caller frees with plan_free()
          * Return: 0, -EINVAL (spec), -EPERM (refused source), -ENOTSUP (more than is possible was asked for),
          * DRIVER_HOST_LACKS, -ENOENT..., each with a message.

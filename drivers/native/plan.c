@@ -126,7 +126,10 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 .allowed = (const char *const *) spec->allow_sensitive,
                 .n_allowed = spec->n_allow_sensitive,
         };
-        r = id_resolve(plan->ctx, spec->user, &plan->id, err);
+        r = id_resolve(plan->ctx, plan->oci && plan->oci->user ? plan->oci->user : spec->user, &plan->id,
+                       err);
+        if (r == 0 && plan->oci)
+                r = oci_account(plan->oci, &plan->id, err);
         if (r == 0)
                 r = net_plan(plan, spec, err);
         if (r == 0 && !plan->oci)

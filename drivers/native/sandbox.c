@@ -591,7 +591,7 @@ static int mount_over(const struct setup *s, const struct native_file *file, int
         return mnt < 0 ? mnt : mnt_attach(mnt, point);
 }
 
-static int put_file(const struct setup *s, const struct native_file *file) {
+int setup_put_file(const struct setup *s, const struct native_file *file) {
         AUTO_FD int dir = -1, point = -1;
         char parent[512];
         const char *name = strrchr(file->target, '/') + 1;
@@ -647,7 +647,7 @@ static int put_seed(const struct setup *s, uint32_t index, struct error *err) {
  */
 int stage_files(struct setup *s, struct error *err) {
         for (size_t i = 0; i < s->plan->n_files; i++) {
-                const int r = put_file(s, &s->plan->files[i]);
+                const int r = setup_put_file(s, &s->plan->files[i]);
 
                 if (r < 0)
                         return error_set(err, r, "make '%s': %s", ESC(s->plan->files[i].target),

@@ -112,6 +112,10 @@ int stage_fuse(struct setup *s, struct error *err) __attribute__((warn_unused_re
 int stage_places(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 int stage_files(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 
+/** setup_put_file() - a file of ours at its target, over what is there. Return: 0 (also when there is no
+ * place for it), -errno. */
+int setup_put_file(const struct setup *s, const struct native_file *file) __attribute__((warn_unused_result));
+
 /** setup_give_up() - tell the supervisor that @stage failed, and end this process. Never returns. */
 _Noreturn void setup_give_up(const struct setup *s, const char *stage, const struct error *err);
 

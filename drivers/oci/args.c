@@ -36,8 +36,8 @@ static bool can_be_told(const char *path) {
         return !strchr(path, ',') || !strchr(path, ':');
 }
 
-static int add_bind(struct cli_args *args, const char *program, const char *source, const char *target,
-                    struct error *err) {
+int oci_bind(struct cli_args *args, const char *program, const char *source, const char *target,
+             struct error *err) {
         const bool comma = strchr(source, ',') || strchr(target, ',');
 
         if (!can_be_told(source) || !can_be_told(target) ||
@@ -54,7 +54,7 @@ static int add_bind(struct cli_args *args, const char *program, const char *sour
 static int add_point(struct cli_args *args, const char *program, const char *target, bool is_file,
                      struct error *err) {
         if (is_file)
-                return add_bind(args, program, "/dev/null", target, err);
+                return oci_bind(args, program, "/dev/null", target, err);
         if (!can_be_told(target))
                 return cannot_tell(target, program, err);
         if (strchr(target, ':'))
@@ -90,11 +90,10 @@ static int add_points(const struct driver_plan *plan, struct cli_args *args, str
 }
 
 /* podman gives each container what it believes the machine allows; the caller may have less to give. */
-static void add_ulimits(const struct driver_plan *plan, struct cli_args *args) {
+static void add_ulimits(struct cli_args *args) {
         struct rlimit files, procs;
 
-        if (strcmp(plan->oci->program, "podman") != 0 || getrlimit(RLIMIT_NOFILE, &files) < 0 ||
-            getrlimit(RLIMIT_NPROC, &procs) < 0)
+        if (getrlimit(RLIMIT_NOFILE, &files) < 0 || getrlimit(RLIMIT_NPROC, &procs) < 0)
                 return;
         if (procs.rlim_max > NPROC_MAX)
                 procs.rlim_max = NPROC_MAX;
@@ -110,7 +109,6 @@ static void add_limits(const struct driver_plan *plan, struct cli_args *args) {
         const struct cgroup_limits *g = &plan->limits.group;
         const unsigned long long memory = g->memory_bytes, milli = g->cpu_milli;
 
-        add_ulimits(plan, args);
         if (!plan->limits.engine) /* it would warn that it limits nothing */
                 return;
         cli_add_pair(args, "--pids-limit", "%llu", (unsigned long long) (g->pids ? g->pids : OCI_PIDS));
@@ -129,20 +127,24 @@ static void add_labels(const struct driver_plan *plan, const char *run_id, struc
         cli_add_pair(args, "--label", OCI_STATE_LABEL "=%s", plan->oci->state_dir);
 }
 
-static void add_hardening(const struct driver_plan *plan, struct cli_args *args) {
-        const struct native_id *id = &plan->id;
-
+void oci_harden(struct cli_args *args, const char *program) {
         cli_add(args, "--read-only");
         cli_add_pair(args, "--cap-drop", "ALL");
         cli_add_pair(args, "--security-opt", "no-new-privileges");
+        cli_add_pair(args, "--log-driver", "none");
+        cli_add_pair(args, "--workdir", "/");
+        if (strcmp(program, "podman") == 0) {
+                cli_add(args, "--read-only-tmpfs=false");
+                add_ulimits(args);
+        }
+}
+
+static void add_user(const struct driver_plan *plan, struct cli_args *args) {
+        const struct native_id *id = &plan->id;
+
         cli_add_pair(args, "--user", "%u:%u", id->inside_uid, id->inside_gid);
         if (plan->network != NETWORK_OPEN)
                 cli_add_pair(args, "--network", "none");
-        cli_add_pair(args, "--log-driver", "none");
-        cli_add_pair(args, "--workdir", "/");
-        if (strcmp(plan->oci->program, "podman") != 0)
-                return;
-        cli_add(args, "--read-only-tmpfs=false");
         /* root inside is the caller already where nothing else is said */
         if (plan->oci->rootless && (id->inside_uid != 0 || id->inside_gid != 0))
                 cli_add_pair(args, "--userns", "keep-id:uid=%u,gid=%u", id->inside_uid, id->inside_gid);
@@ -163,20 +165,21 @@ int oci_args(const struct driver_plan *plan, const char *run_id, const char *run
         cli_add_pair(args, "--pull", "never");
         cli_add_pair(args, "--name", "cofferdam-%s", run_id);
         add_labels(plan, run_id, args);
-        add_hardening(plan, args);
+        oci_harden(args, program);
+        add_user(plan, args);
         add_limits(plan, args);
         /* whoever works inside makes mount points in it before the first command, and nobody after that */
         cli_add_pair(args, "--tmpfs", OCI_DIR ":rw,nosuid,nodev,size=4m,mode=0777");
-        r = add_bind(args, program, ctl, OCI_CTL, err);
+        r = oci_bind(args, program, ctl, OCI_CTL, err);
         if (r == 0)
-                r = add_bind(args, program, exe, OCI_INIT, err);
+                r = oci_bind(args, program, exe, OCI_INIT, err);
         if (r == 0)
                 r = add_points(plan, args, err);
         if (r < 0)
                 return r;
         cli_add_pair(args, "--entrypoint", OCI_INIT);
         cli_add(args, "--");
-        cli_add(args, "%s", plan->oci->image);
+        cli_add(args, "%s", plan->oci->image_id);
         cli_add(args, OCI_WORD);
         return 0;
 }

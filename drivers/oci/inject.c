@@ -39,6 +39,8 @@
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
+enum { ETC_MAX = 1 << 20 };
+
 /** struct entry - how to get in; descriptors owned */
 struct entry {
         const struct container *container;
@@ -87,6 +89,33 @@ static int attach_fuse(const struct setup *s, struct error *err) {
         const int r = point < 0 ? point : mnt_attach(s->fuse_fd, point);
 
         return r < 0 ? error_set(err, r, "attach the guard's file system: %s", strerror(-r)) : 0;
+}
+
+/* The image's @path with an entry for who works, where the image has such a file. */
+static int put_account(const struct setup *s, const char *path,
+                       int (*make)(const char *, const struct native_id *, struct buf *)) {
+        AUTO_BUF struct buf image = { 0 }, made = { 0 };
+        AUTO_FD int fd = open_beneath(s->root_fd, path + 1, O_RDONLY | O_NONBLOCK, 0);
+        struct stat st;
+        int r;
+
+        if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+                return 0; /* none, or a link: the image's to explain */
+        r = file_read(fd, ETC_MAX, &image);
+        if (r == 0)
+                r = make(buf_cstr(&image), &s->plan->id, &made);
+        if (r == 0 && (image.len != made.len || memcmp(image.data, made.data, made.len) != 0))
+                r = setup_put_file(
+                        s, &(struct native_file){ (char *) (uintptr_t) path, made.data, made.len, 0644 });
+        return r;
+}
+
+static int put_accounts(const struct setup *s, struct error *err) {
+        int r = put_account(s, "/etc/passwd", etc_passwd);
+
+        if (r == 0)
+                r = put_account(s, "/etc/group", etc_group);
+        return r < 0 ? error_set(err, r, "account files of the image: %s", strerror(-r)) : 0;
 }
 
 /* The whole of it is not for the work; nor are our own files to be changed. */
@@ -163,6 +192,8 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
                 r = stage_places(s, err);
         if (r == 0)
                 r = stage_files(s, err);
+        if (r == 0)
+                r = put_accounts(s, err);
         if (r == 0)
                 r = seal(s, err);
         if (r == 0)

@@ -42,54 +42,12 @@
 #include "runtime/base/sys.h"
 
 enum {
-        RUN_MS = 120000,  /* make a container of an image that is there */
-        PULL_MS = 600000, /* docs: phases and their bounds */
+        RUN_MS = 120000, /* make a container of an image that is there */
         REMOVE_MS = 10000,
         CALL_MS = 20000, /* from the engine's word to pid 1's */
         REMOVE_TRIES = 3,
         REMOVE_ALL_MS = REMOVE_TRIES * REMOVE_MS + 2000,
 };
-
-int oci_failure(const char *text) {
-        static const struct {
-                const char *part;
-                int code;
-        } known[] = {
-                { "is already in use", -EEXIST },
-                { "cannot connect to the docker daemon", DRIVER_HOST_LACKS },
-                { "is the docker daemon running", DRIVER_HOST_LACKS },
-                { "error during connect", DRIVER_HOST_LACKS },
-                { "permission denied while trying to connect", DRIVER_HOST_LACKS },
-                { "no space left on device", DRIVER_FULL },
-                { "no such image", DRIVER_NO_IMAGE },
-                { "image not known", DRIVER_NO_IMAGE },
-                { "unable to find image", DRIVER_NO_IMAGE },
-                { "manifest unknown", DRIVER_NO_IMAGE },
-                { "pull access denied", DRIVER_NO_IMAGE },
-                { "did not resolve to an alias", DRIVER_NO_IMAGE },
-                { "invalid reference format", DRIVER_NO_IMAGE },
-                { "no such container", -ESRCH },
-                { "no container with name or id", -ESRCH },
-        };
-
-        for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-                if (strcasestr(text, known[i].part))
-                        return known[i].code;
-        return -EIO;
-}
-
-/* The last line of what an engine said, without its "Error: ". */
-static const char *last_words(const char *text) {
-        const char *line = strrchr(text, '\n');
-
-        line = line ? line + 1 : text;
-        /* docker ends with a hint; what happened stands before it */
-        if (strncmp(line, "See 'docker", 11) == 0 || strncmp(line, "Run 'docker", 11) == 0)
-                line = text;
-        if (strncmp(line, "Error: ", 7) == 0)
-                line += 7;
-        return line;
-}
 
 /* ---- the remover ---- */
 
@@ -157,7 +115,7 @@ static int list_ours(const struct ctx *ctx, const char *program, struct cli_resu
         r = cli_run(ctx, &args, REMOVE_MS, ret, err);
         if (r < 0 || ret->exit_code == 0)
                 return r;
-        return error_set(err, -EIO, "%s ps: %s", program, ESC(last_words(ret->err)));
+        return error_set(err, -EIO, "%s ps: %s", program, ESC(oci_words(ret->err)));
 }
 
 int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
@@ -292,52 +250,7 @@ static int await_call(int sock, struct container *c, struct error *err) {
         return 0;
 }
 
-/* ---- the calls ---- */
-
-/* The row of doctor that says why, in place of what is in @err; without one that stays. */
-static int no_engine(const struct ctx *ctx, const char *program, struct error *err) {
-        const bool docker = strcmp(program, "docker") == 0;
-        const char *const keys[] = { docker ? "docker_client" : "podman_client",
-                                     docker ? "docker_daemon" : "podman_runtime" };
-        struct probe_row row;
-
-        for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                if (probe_one(ctx, keys[i], &row) != PROBE_OK)
-                        return probe_refusal(&row, err);
-        return 0;
-}
-
-/* One call that has to succeed. @what: "run" and the like, for messages */
-static int engine_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms,
-                       struct error *err) {
-        AUTO_CLI_RESULT struct cli_result result = { 0 };
-        int r;
-
-        r = cli_run(ctx, args, timeout_ms, &result, err);
-        if (r == -ENOENT || r == -EACCES)
-                return no_engine(ctx, args->v[0], err);
-        if (r < 0 || result.exit_code == 0)
-                return r;
-        r = oci_failure(result.err);
-        if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], err) < 0)
-                return DRIVER_HOST_LACKS;
-        return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(last_words(result.err)));
-}
-
-static int pull(const struct driver_plan *plan, struct error *err) {
-        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
-        int r;
-
-        cli_add(&args, "%s", plan->oci->program);
-        cli_add(&args, "pull");
-        cli_add(&args, "--quiet");
-        cli_add(&args, "--");
-        cli_add(&args, "%s", plan->oci->image);
-        r = engine_call(plan->ctx, &args, PULL_MS, err);
-        return r == 0 || r == DRIVER_HOST_LACKS || r == -ETIMEDOUT || r == DRIVER_FULL
-                       ? r
-                       : error_wrap(err, DRIVER_NO_IMAGE, "image '%s'", ESC(plan->oci->image));
-}
+/* ---- the engine ---- */
 
 /* Whether the container @name is one of this run, which has none that lives. */
 static bool is_stale(const struct driver_plan *plan, const char *name, const char *run_id) {
@@ -354,26 +267,16 @@ static bool is_stale(const struct driver_plan *plan, const char *name, const cha
                strcmp(buf_cstr(&result.out), want) == 0;
 }
 
-/* run, with one remedy for a name that is taken and one for an image that is not there. */
+/* run, with one remedy for a name that is taken. */
 static int run(const struct driver_plan *plan, const struct cli_args *args, const char *name,
                const char *run_id, struct error *err) {
-        bool pulled = false, removed = false;
+        int r = oci_call(plan->ctx, args, RUN_MS, NULL, err);
 
-        for (;;) {
-                int r = engine_call(plan->ctx, args, RUN_MS, err);
-
-                if (r == DRIVER_NO_IMAGE && !pulled) {
-                        pulled = true;
-                        r = pull(plan, err);
-                } else if (r == -EEXIST && !removed && is_stale(plan, name, run_id)) {
-                        removed = true;
-                        r = oci_remove(plan->ctx, plan->oci->program, name);
-                } else {
-                        return r;
-                }
-                if (r < 0)
-                        return r;
-        }
+        if (r != -EEXIST || !is_stale(plan, name, run_id))
+                return r;
+        if (oci_remove(plan->ctx, plan->oci->program, name) < 0)
+                return r;
+        return oci_call(plan->ctx, args, RUN_MS, NULL, err);
 }
 
 static int link_of(const char *link, char *ret, size_t size) {

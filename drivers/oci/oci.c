@@ -20,6 +20,9 @@
 struct oci *oci_free(struct oci *oci) {
         if (oci) {
                 free(oci->image);
+                free(oci->image_id);
+                free(oci->user);
+                user_deinit(&oci->account);
                 free(oci->state_dir);
                 free(oci);
         }
@@ -99,9 +102,10 @@ static int plan(const char *program, const struct ctx *ctx, const struct spec *s
                 return error_set(err, -ENOMEM, "out of memory");
         oci->program = program;
         r = fill(ctx, spec, oci);
+        r = r < 0 ? error_set(err, r, "out of memory") : image_resolve(ctx, spec->user, oci, err);
         if (r < 0) {
                 (void) oci_free(oci);
-                return error_set(err, r, "out of memory");
+                return r;
         }
         r = native_plan_oci(ctx, spec, oci, ret, err);
         if (r < 0)

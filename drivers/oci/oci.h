@@ -14,9 +14,11 @@
 #include "drivers/driver.h"
 #include "drivers/native/cgroup.h"
 #include "drivers/oci/cli.h"
+#include "runtime/base/user.h"
 #include "runtime/spec/spec.h"
 
-struct setup; /* drivers/native/setup.h */
+struct native_id; /* drivers/native/plan.h */
+struct setup;     /* drivers/native/setup.h */
 
 extern const struct driver_ops driver_podman, driver_docker;
 
@@ -35,13 +37,19 @@ enum { OCI_PIDS = 4096 /* without limits.pids */ };
 
 /** OCI_WORD - the first word for oci_inside(); nobody types it */
 #define OCI_WORD "@container"
+/** OCI_PASSWD_WORD - the same for oci_passwd() */
+#define OCI_PASSWD_WORD    "@passwd"
+#define OCI_PASSWD_PROGRAM "/.cofferdam"
 
 /** struct oci - what the plan of a run in a container holds besides the native one; owned by that */
 struct oci {
         const char *program; /* "podman", "docker"; static */
-        char *image;
-        char *state_dir; /* whose runs the container is one of */
-        bool rootless;   /* podman of a user: the container is in a user namespace of the caller's */
+        char *image;         /* as it was asked for */
+        char *image_id;      /* what that was when the run was planned */
+        char *user;          /* "UID:GID" of the image or of a name in it; NULL: as the specification says */
+        struct user account; /* its entry in the image; zero: none */
+        char *state_dir;     /* whose runs the container is one of */
+        bool rootless;       /* podman of a user: the container is in a user namespace of the caller's */
 };
 
 /** struct container - one that runs; OCI_CONTAINER_INIT is none */
@@ -100,9 +108,46 @@ _Noreturn void oci_inside(void);
 int oci_args(const struct driver_plan *plan, const char *run_id, const char *run_dir, const char *exe,
              struct cli_args *ret, struct error *err) __attribute__((warn_unused_result));
 
+/** oci_harden() - what is the same for every container of ours */
+void oci_harden(struct cli_args *args, const char *program);
+
+/** oci_bind() - show @source read-only at @target. Return: 0, -EINVAL (the engine cannot be told of a path).
+ */
+int oci_bind(struct cli_args *args, const char *program, const char *source, const char *target,
+             struct error *err) __attribute__((warn_unused_result));
+
 /** oci_failure() - the code of what an engine said on stderr. Return: DRIVER_HOST_LACKS, DRIVER_NO_IMAGE,
  * -EEXIST (name in use), -ESRCH (no such container), DRIVER_FULL, -EIO. */
 int oci_failure(const char *text) __attribute__((warn_unused_result));
+
+/** oci_words() - the line of it that says what happened, without "Error: ". Borrowed from @text. */
+const char *oci_words(const char *text);
+
+/**
+ * oci_call() - cli_run() of a command that has to succeed
+ * @ret_out: what it said on stdout; owned, NULL: not wanted
+ * Return: 0, what oci_failure() makes of its words, as cli_run(); with a message, which is that of doctor's
+ * row where one says why.
+ */
+int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct buf *ret_out,
+             struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * image_resolve() - find the image, pull it when it is not there, and who works in it
+ * @user: as the specification says it; NULL: as the image does, else the caller
+ * @oci: gets image_id and the user
+ * Blocks for as long as a pull takes, within bounds. Return: 0, DRIVER_NO_IMAGE, DRIVER_HOST_LACKS, -errno.
+ */
+int image_resolve(const struct ctx *ctx, const char *user, struct oci *oci, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** oci_account() - name, home and shell of @id as they are in the image, as far as that says them. Return: 0,
+ * -ENOMEM. */
+int oci_account(const struct oci *oci, struct native_id *id, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** oci_passwd() - print the account file of this root and end: with it, an image says who its users are */
+_Noreturn void oci_passwd(void);
 
 /** struct oci_order - the injecting process to the first one; descriptors: the control socket, a profile */
 struct oci_order {

@@ -21,6 +21,7 @@ make_image() {
                 test touch true tty wc wget; do ln -s busybox "$root/bin/$name"; done
         echo root:x:0:0:root:/root:/bin/sh >"$root/etc/passwd"
         echo root:x:0: >"$root/etc/group"
+        echo app:x:4321:4322::/srv/app:/bin/sh >>"$root/etc/passwd"
         tar -C "$root" -cf "$E/image.tar" .
 }
 
@@ -78,7 +79,7 @@ engine_ready() {
 boxed() {
         local engine=$1
         shift
-        sandbox -d "$engine" --image busy:1 "$@"
+        case "$*" in *--image*) sandbox -d "$engine" "$@" ;; *) sandbox -d "$engine" --image busy:1 "$@" ;; esac
 }
 
 # containers ENGINE: the names of all of ours

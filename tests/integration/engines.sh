@@ -67,7 +67,8 @@ serves_commands() {
         eq /etc "$("$C" exec -w /etc "$id" -- pwd)"
         # 7 MB both ways, as they are
         head -c 7000000 /dev/urandom >bytes
-        "$C" exec "$id" -- cat <bytes | cmp - bytes
+        "$C" exec "$id" -- cat <bytes >back
+        cmp bytes back
         "$C" stop "$id" >/dev/null
         "$C" rm "$id" >/dev/null
         nothing_left "$1"
@@ -117,6 +118,23 @@ has_a_home() {
         has "$(cat out)" ' 1024 '
         has "$(cat out)" ' 2048 '
         [ ! -e "$HOME/x" ] || fail 'the home is the host'\''s'
+}
+has_users() { # of the image and of the caller: names, numbers, home, and whose files are
+        engine_ready "$1"
+        chmod 777 .
+        for user in app 4321; do # the image says who works in it, by name or number
+                "$1" import --change "USER $user" "$E/image.tar" "busy:$user" >/dev/null 2>&1
+        done
+        eq "4321 app /srv/app /srv/app" "$(boxed "$1" --image busy:app -- sh -c 'echo $(id -u) $(id -un) $HOME ~; touch made' 2>err)" "$(cat err)"
+        eq 4321 "$(boxed "$1" --image busy:4321 -- id -u)"
+        # a name that is said is one of the image
+        eq '4321 4322 app' "$(boxed "$1" -u app -- sh -c 'echo $(id -u) $(id -g) $(id -un)')"
+        status 125 boxed "$1" -u nobody-there -- true 2>err
+        has "$(cat err)" nobody-there
+        # nobody says: the caller, by name
+        eq "$(id -un) $(id -u)" "$(boxed "$1" -- sh -c 'echo $(id -un) $(id -u)')"
+        if [ "$(id -u)" = 0 ]; then eq 4321 "$(stat -c %u made)"; else eq "$(id -u)" "$(stat -c %u made)"; fi
+        nothing_left "$1"
 }
 mounts_what_is_asked() { # also at places and from sources that engines would take apart
         engine_ready "$1"
@@ -318,6 +336,7 @@ for engine in podman docker; do
         t "$engine: signals reach the command" passes_signals $engine
         t "$engine: hardened as the manual says" is_hardened $engine
         t "$engine: home and /tmp of their size, seeds" has_a_home $engine
+        t "$engine: users of the image and of the caller" has_users $engine
         t "$engine: mounts, with names that engines take apart" mounts_what_is_asked $engine
         t "$engine: the network by name" filters_the_network $engine
         t "$engine: gc removes what no live run of ours owns, and nothing else" is_swept_by_its_labels $engine
