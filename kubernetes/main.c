@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kubernetes/client/doctor.h"
 #include "kubernetes/command.h"
 #include "kubernetes/verbs/oneoff.h"
 #include "runtime/base/cleanup.h"
@@ -28,6 +29,7 @@ static const struct command commands[] = {
         { "pod", "run a pod, or start one for a service", command_pod },
         { "job", "run a Job", command_job },
         { "env", "list or remove environments", command_env },
+        { "doctor", "what the cluster can do for runs, as JSON", command_doctor },
         { "version", "show the version", command_version },
 };
 
