@@ -317,9 +317,11 @@ class Container(threading.Thread):
         """paths of mounts as they are here"""
         with LOCK:
             mounts = self.pod()["spec"]["containers"][0].get("volumeMounts", [])
-        for mount in sorted((m["mountPath"].rstrip("/") for m in mounts), key=len, reverse=True):
-            text = re.sub(r"(?<![\w./-])" + re.escape(mount) + r"(?=$|[^\w.-])", self.root + mount, text)
-        return text
+        if not mounts:
+            return text
+        # in one pass: what was replaced may hold another mount's path
+        paths = "|".join(re.escape(p) for p in sorted((m["mountPath"].rstrip("/") for m in mounts), key=len, reverse=True))
+        return re.sub(rf"(?<![\w./-])({paths})(?=$|[^\w.-])", lambda m: self.root + m[1], text)
 
     def fill(self):
         os.makedirs(self.root, exist_ok=True)

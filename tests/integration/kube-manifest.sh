@@ -30,13 +30,13 @@ is_restricted() {
 
 checker_refuses_bad_pods() {
         local n=0 pods
-        checks bad >bad
+        checks bad >pods.txt
         while read -r pods; do
                 n=$((n + 1))
                 echo "$pods" >pod.json
-                status 1 checks restricted pod.json >log
-                [ -s log ] || fail "no reason for $pods"
-        done <bad
+                status 1 checks restricted pod.json >reasons
+                [ -s reasons ] || fail "no reason for $pods"
+        done <pods.txt
         [ "$n" -ge 30 ] || fail "only $n pods"
         manifest --run --json "$golden/bare.yaml" >pod.json
         status 1 checks restricted pod.json >log
@@ -173,7 +173,7 @@ PY
         eq rule "$(cat "$c/.claude/rules/rust.md")"
         eq "it's %s \$x" "$(cat "$c/.claude/.credentials.json")"
         eq '600 regular file' "$(stat -c '%a %F' "$c/.claude/settings.json")"
-        eq '.credentials.json .mcp.json rules settings.json' "$(LC_ALL=C ls -A "$c/.claude" | tr '\n' ' ' | sed 's/ $//')"
+        eq '.credentials.json .mcp.json rules settings.json' "$(cd "$c/.claude" && find . -mindepth 1 -maxdepth 1 -printf '%f\n' | LC_ALL=C sort | tr '\n' ' ' | sed 's/ $//')"
         # a copy that fails: the command does not start
         rm -rf "${c:?}/.claude" && touch "$c/.claude"
         status 1 env -i PATH="$PATH" HOME="$c" sh -c "$(cat script)" sh echo started >out 2>err
