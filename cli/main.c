@@ -137,6 +137,8 @@ static int dispatch(int argc, char **argv) {
                 return library_main();
         if (strcmp(argv[1], FRAME_WORD) == 0)
                 return frame_main(argv + 2);
+        if (strcmp(argv[1], "runner") == 0) /* started by launch only, and so in no list */
+                return verb_runner(NULL, argc - 1, argv + 1);
         verb = verb_find(argv[1]);
         if (!verb)
                 return verb_unknown(argv[1]);

@@ -109,3 +109,6 @@ int verb_image(const struct ctx *ctx, int argc, char **argv);
 
 /** verb_auth_proxy() - the service that holds credentials: executes cofferdam-auth-proxy */
 int verb_auth_proxy(const struct ctx *ctx, int argc, char **argv);
+
+/** verb_runner() - the contained side of the agent pair: executes cofferdam-runner */
+int verb_runner(const struct ctx *ctx, int argc, char **argv);

@@ -41,6 +41,10 @@ stage() {
         for helper in registry-drive libclock-shim.so kube-drive; do
                 [ ! -e "$COFFERDAM_HELPERS/$helper" ] || cp "$COFFERDAM_HELPERS/$helper" "$stage/helpers/"
         done
+        if [ "$name" = mcp.sh ] && [ -d "$COFFERDAM_SERVERS/mcp" ]; then
+                mkdir "$stage/servers"
+                cp -r "$COFFERDAM_SERVERS/mcp" "$stage/servers/"
+        fi
         find "$COFFERDAM_POSIX" -maxdepth 1 -type f -perm -u+x -exec cp {} "$stage/posix/" \;
         case $name in net* | proxy* | auth-proxy* | image*) [ ! -d "$COFFERDAM_SERVERS" ] || cp -r "$COFFERDAM_SERVERS" "$stage/servers" ;; esac
         if [[ $name =~ ^(auth-run|kube-manifest).sh$ ]] && [ -d "$COFFERDAM_SERVERS/npm" ]; then
