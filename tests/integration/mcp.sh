@@ -2,6 +2,7 @@
 # MCP servers inside: the runner's client against servers from npm in a sandbox without network, and against servers
 # that misbehave. Without the limit of messages `floods` turns red, without the match of ids `order`, without the check
 # of versions `version`.
+# shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 export RUNNER=$T/libexec/cofferdam-runner TMPDIR=$T
 servers=${COFFERDAM_SERVERS-$TOP/build/servers}/mcp

@@ -3,6 +3,7 @@
 # What a case says would turn red: without the check of the schema `reading`, without RESOLVE_BENEATH `paths`, without
 # the sweep of descendants `bash_hostile`, without keeping signatures `parallel_tools`, without discarding a cut answer
 # `retries`, without the repair of conversations `replay` and `pause_resume`.
+# shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 export RUNNER=$T/libexec/cofferdam-runner TMPDIR=$T
 

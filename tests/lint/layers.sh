@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.."
 layers='runtime/base
 runtime/spec
 runtime/agent fs netns
-auth
+auth runtime/agent/runner
 kubernetes
 drivers
 runtime/run
@@ -25,6 +25,7 @@ git ls-files '*.c' '*.h' | xargs grep -nE '^#include "' | awk -v layers="$layers
         function owner(path,   part, n) {
                 n = split(path, part, "/")
                 if (path ~ /^runtime\/agent\/launch/) return "runtime/agent/launch" # the trusted side: drives runs
+                if (path ~ /^runtime\/agent\/runner/) return "runtime/agent/runner" # the contained side
                 if (part[1] == "runtime") return part[1] "/" part[2]
                 return n > 1 ? part[1] : ""
         }

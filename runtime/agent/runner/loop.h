@@ -29,7 +29,7 @@ struct agent {
         struct wire *wire;
         struct model model;
         struct tool_env env;
-        struct policy
+        struct permission
                 *policy;  /* owned; NULL: everything is allowed here, and the launcher decides of its own */
         json_t *task;     /* owned: data of the task envelope */
         json_t *messages; /* owned: the conversation */

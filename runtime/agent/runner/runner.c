@@ -81,7 +81,8 @@ static struct http_net net_of(struct wire *w, char *const *environ) {
 /* --- before the task ------------------------------------------------------------------------------------ */
 
 static int take_policy(struct agent *a, const struct envelope *e, struct error *err) {
-        int r = a->policy ? permission_add(a->policy, e->data, err) : permission_new(e->data, &a->policy, err);
+        int r = a->policy ? permission_add(a->policy, e->data, err)
+                          : permission_new(e->data, &a->policy, err);
 
         return r < 0 ? error_wrap(err, r, "permission_policy") : 0;
 }
