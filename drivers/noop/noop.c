@@ -68,6 +68,7 @@ static int check(const struct spec *spec, struct error *err) {
                 { spec->home.n_seeds > 0, "home.seed" },
                 { spec->user != NULL, "user" },
                 { spec->image != NULL, "image" },
+                { spec->build.dockerfile || spec->build.context, "build" },
                 { spec->guard.n_rules > 0, "guard.rules" },
                 { spec->workspace.mode != WORKSPACE_DIRECT, "workspace.mode" },
                 { spec->limits.memory > 0, "limits.memory" },

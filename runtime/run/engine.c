@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "drivers/native/probe.h"
+#include "drivers/oci/build.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
@@ -403,21 +404,43 @@ struct settled {
 };
 
 static void settled_deinit(struct settled *s) {
-        (void) spec_free(s->spec);
+        s->spec = spec_free(s->spec);
         json_decref(s->dump);
+        s->dump = NULL;
 }
 
-/* run_plan(), and where the image that a repository names is what fails, again without it. */
+/* run_plan() of what is to be built first, which takes the place of the specification then. */
+static int build_plan(const struct ctx *ctx, struct settled *s, const struct driver_ops **ret_driver,
+                      struct driver_plan **ret, struct error *err) {
+        int r;
+
+        if (!build_wanted(s->req.spec))
+                return run_plan(ctx, s->req.spec, ret_driver, ret, err);
+        r = build_image(ctx, s->req.spec, &s->spec, err);
+        if (r < 0)
+                return r;
+        s->dump = spec_dump(s->spec);
+        return s->dump ? run_plan(ctx, s->spec, ret_driver, ret, err)
+                       : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* And where the image that a repository names is what fails, again without it. */
 static int settle_plan(const struct ctx *ctx, struct settled *s, const struct driver_ops **ret_driver,
                        struct driver_plan **ret, struct error *err) {
+        const struct spec *const asked = s->req.spec;
         struct error why;
         int r, again;
 
-        r = run_plan(ctx, s->req.spec, ret_driver, ret, err);
+        r = build_plan(ctx, s, ret_driver, ret, err);
+        if (r == 0 && s->spec) {
+                s->req.spec = s->spec;
+                s->req.spec_json = s->dump;
+        }
         if (r == 0)
                 return 0;
+        settled_deinit(s);
         why = *err;
-        again = repository_without_root(s->req.spec, why.msg, &s->spec, err);
+        again = repository_without_root(asked, why.msg, &s->spec, err);
         if (again == 0 && s->spec) {
                 s->dump = spec_dump(s->spec);
                 again = s->dump ? 0 : -ENOMEM;

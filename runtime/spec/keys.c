@@ -179,15 +179,14 @@ const struct key spec_keys[] = {
           .help = "proxied: ANTHROPIC_BASE_URL and ANTHROPIC_AUTH_TOKEN lead to a relay, and the caller's "
                   "CLAUDE_CODE_OAUTH_TOKEN, else ANTHROPIC_API_KEY, stays outside" },
 
-        { SECTION_BUILD, "dockerfile", KEY_PATH, AT(build.dockerfile), .instead = "leave 'build' out",
+        { SECTION_BUILD, "dockerfile", KEY_PATH, AT(build.dockerfile),
           .help = "file to build the image from, inside 'context'; not given: Dockerfile" },
-        { SECTION_BUILD, "context", KEY_PATH, AT(build.context), .instead = "leave 'build' out",
+        { SECTION_BUILD, "context", KEY_PATH, AT(build.context),
           .help = "directory the build may read; not given: that of 'dockerfile'" },
         { SECTION_BUILD, "args", KEY_ENV, LIST(build.args, build.n_args), .max = 256,
-          .instead = "leave 'build' out",
           .help = "build arguments by name; without a value one is taken from the caller's environment" },
         { SECTION_BUILD, "target", KEY_STRING, AT(build.target), .min = 1, .max = 128, .check = check_stage,
-          .instead = "leave 'build' out", .help = "the stage to stop at; not given: the last" },
+          .help = "the stage to stop at; not given: the last" },
 
         { SECTION_WORKSPACE, "source", KEY_PATH, AT(workspace.source), .flag = "workspace", .letter = 'w',
           .metavar = "DIR", .trust = TRUST_WORKFLOW,

@@ -180,11 +180,15 @@ int repository_read(struct spec *spec, const struct ctx *ctx, const char *worksp
 
 /* --- when everyone has spoken ------------------------------------------------------------------------- */
 
+static bool no_sandbox(const struct spec *spec) {
+        return spec->mode == MODE_NONE || strcmp(spec->driver, "noop") == 0;
+}
+
 /* Whether somebody else said what the root is. */
 static bool root_is_said(const struct spec *spec) {
         bool said = tier_of(spec, SECTION_ROOT, "image") > TIER_REPOSITORY ||
                     tier_of(spec, SECTION_ROOT, "rootfs") > TIER_REPOSITORY || spec->host_root ||
-                    spec->mode == MODE_NONE || strcmp(spec->driver, "noop") == 0;
+                    no_sandbox(spec);
 
         for (size_t i = 0; i < ARRAY_SIZE(build_keys); i++)
                 said = said || tier_of(spec, SECTION_BUILD, build_keys[i]) > TIER_REPOSITORY;
@@ -212,18 +216,33 @@ static bool is_beneath(const char *path, const char *workspace) {
         return fd >= 0 && fstat(fd, &st) == 0 && !S_ISLNK(st.st_mode); /* O_PATH opens a last link itself */
 }
 
-static int settle_build(struct spec *spec, const char *workspace) {
+static bool hides(const struct spec *spec) {
+        bool any = false;
+
+        for (size_t i = 0; i < spec->guard.n_rules; i++)
+                any = any || spec->guard.rules[i].action == GUARD_HIDE;
+        return any;
+}
+
+/* Why the repository's build cannot be; NULL: it can. */
+static const char *build_wrong(const struct spec *spec, const char *workspace) {
         const char *file = spec->build.dockerfile, *context = spec->build.context;
 
-        if (!builds(spec) || ((!file || is_beneath(file, workspace)) &&
-                              (!context || is_beneath(context, workspace)) && (file || context)))
+        if (!file && !context)
+                return "names neither dockerfile nor context";
+        if ((file && !is_beneath(file, workspace)) || (context && !is_beneath(context, workspace)))
+                return "dockerfile and context must be there, in the workspace, without links";
+        return hides(spec) ? "it could show what a rule hides" : NULL;
+}
+
+static int settle_build(struct spec *spec, const char *workspace) {
+        const char *wrong = builds(spec) ? build_wrong(spec, workspace) : NULL;
+
+        if (!wrong)
                 return 0;
         if (unset_build(spec, TIER_REPOSITORY) < 0)
                 return -ENOMEM;
-        return note(spec, REFUSAL_KEY, "build",
-                    file || context ? "dockerfile and context must be there, in the workspace, without links"
-                                    : "names neither dockerfile nor context",
-                    "build the image yourself and use --image");
+        return note(spec, REFUSAL_KEY, "build", wrong, "build the image yourself and use --image");
 }
 
 static int settle_root(struct spec *spec, const char *workspace) {
@@ -267,6 +286,8 @@ static const char *mount_wrong(const struct spec *spec, size_t i, const char *wo
         const struct spec_mount *mount = &spec->mounts[i];
         const char *at = spec->workspace.target ? spec->workspace.target : spec->workspace.source;
 
+        if (no_sandbox(spec))
+                return "there is no sandbox";
         if (spec_shadowed(mount->target, view))
                 return "its target would shadow what every sandbox has";
         if (strcmp(mount->target, at) == 0)
@@ -279,10 +300,7 @@ static const char *mount_wrong(const struct spec *spec, size_t i, const char *wo
                 return NULL;
         if (!is_beneath(mount->source, workspace))
                 return "its source must be there, in the workspace, without links";
-        for (size_t j = 0; j < spec->guard.n_rules; j++)
-                if (spec->guard.rules[j].action == GUARD_HIDE)
-                        return "it could show what a rule hides";
-        return NULL;
+        return hides(spec) ? "it could show what a rule hides" : NULL;
 }
 
 static int settle_mounts(struct spec *spec, const char *workspace, const struct spec_env_view *view) {
@@ -300,6 +318,20 @@ static int settle_mounts(struct spec *spec, const char *workspace, const struct 
                 r = note(spec, REFUSAL_KEY, "mounts", wrong, "--mount");
                 if (r == 0)
                         list_remove(spec, key_find(SECTION_ROOT, "mounts"), i);
+        }
+        return r;
+}
+
+/* What only a sandbox keeps is not asked of whoever was told to do without. */
+static int settle_rules(struct spec *spec) {
+        int r = 0;
+
+        for (size_t i = spec->guard.n_rules; r == 0 && no_sandbox(spec) && i-- > 0;) {
+                if (spec->guard.rules[i].tier != TIER_REPOSITORY)
+                        continue;
+                r = note(spec, REFUSAL_KEY, "guard.rules", "there is no sandbox",
+                         "another --mode and --driver");
+                list_remove(spec, key_find(SECTION_GUARD, "rules"), i);
         }
         return r;
 }
@@ -334,6 +366,8 @@ int repository_settle(struct spec *spec, const char *workspace, const struct spe
                 r = settle_names(spec, view);
         if (r == 0)
                 r = settle_mounts(spec, workspace, view);
+        if (r == 0)
+                r = settle_rules(spec);
         if (r == 0)
                 r = settle_network(spec);
         return r < 0 ? error_set(err, -ENOMEM, "out of memory") : 0;

@@ -428,8 +428,11 @@ static void repository_yields_to_everyone(void **state) {
         assert_true(!image->user && !image->workspace.target); /* names of another container */
         host = settled(&t, TIER_FLAG, "host_root: true\n");
         assert_null(host->image);
+        put(&t, ".cofferdam.yaml",
+            "{env: {A: repo, B: repo}, guard: {rules: [{path: a, do: hold}]}, mounts: "
+            "[\"type=tmpfs,target=/t\"]}");
         none = settled(&t, TIER_FLAG, "mode: none\n");
-        assert_null(none->image);
+        assert_true(!none->image && none->n_mounts == 0 && none->guard.n_rules == 0);
         env = settled(&t, TIER_CONFIG, "user: \"5:5\"\n");
         assert_string_equal(env->user, "5:5");
 }
@@ -486,6 +489,7 @@ static void repository_stays_in_its_workspace(void **state) {
                 { "build: {dockerfile: .cofferdam.yaml, context: link}", "build" },
                 { "build: {dockerfile: link/passwd}", "build" },
                 { "build: {target: t}", "build" },
+                { "{build: {dockerfile: .cofferdam.yaml}, guard: {rules: [{path: s, do: hide}]}}", "build" },
         };
 
         (void) state;

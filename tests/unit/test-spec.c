@@ -498,10 +498,6 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 const char *text, *key;
         } cases[] = {
                 { "rootfs: /r", "rootfs" },
-                { "build: {dockerfile: Dockerfile}", "build.dockerfile" },
-                { "build: {context: .}", "build.context" },
-                { "build: {args: {A: '1'}}", "build.args" },
-                { "build: {target: base}", "build.target" },
                 { "driver: kubernetes", "driver 'kubernetes'" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
         };

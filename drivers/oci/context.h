@@ -1,0 +1,24 @@
+/*
+ * context.h - what a build may read: hashed, or copied to a directory that nobody changes any more
+ */
+#pragma once
+
+#include <sha2.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+enum {
+        CONTEXT_FILES_MAX = 200000,
+        CONTEXT_DEPTH_MAX = 128,
+        CONTEXT_BYTES_MAX_MIB = 4096,
+};
+
+/**
+ * context_walk() - everything below the directory @from, in an order that does not depend on its file system
+ * @hash: gets names, permissions, contents and targets of links
+ * @to:   empty directory that gets a copy of what is hashed; -1: nothing is copied
+ * Links are taken as they are, never followed; sockets, FIFOs and devices are left out.
+ * Blocks. Return: 0, -E2BIG, -EFBIG (a limit above), -errno, with a message that names the file.
+ */
+int context_walk(int from, int to, SHA2_CTX *hash, struct error *err) __attribute__((warn_unused_result));

@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# build: an image from a Dockerfile, made by podman (root and user), by docker (root), and for the native driver
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/integration/engine-lib.sh
+. "$(dirname "$0")/engine-lib.sh"
+
+# a context with a Dockerfile, and a specification that builds it
+project() {
+        mkdir -p ctx
+        echo one >ctx/file
+        cat >ctx/Dockerfile <<'D'
+FROM busy:1 AS base
+ARG WHO=nobody
+COPY file /file
+RUN echo "$WHO" >/who; cat /proc/sys/kernel/random/uuid >/stamp
+FROM base AS more
+RUN echo more >/more
+D
+        printf 'build: {context: ctx, args: {WHO: me}, target: base}\n' >spec.yaml
+}
+# built ENGINE [OPTION...] -- CMD...: a user's podman may have no network to give to a build, so there the repository says
+# the same, whose builds have none
+built() {
+        local engine=$1 said=(-s spec.yaml)
+        shift
+        if [ "$(id -u)" != 0 ]; then
+                cp spec.yaml .cofferdam.yaml
+                said=()
+        fi
+        "$C" run -d "$engine" "${said[@]}" "$@"
+}
+nothing_left() { eq '' "$(ls "$XDG_STATE_HOME/cofferdam" | grep '^build\.')" 'copies of the context'; }
+
+builds_once() {
+        engine_ready "$1"
+        project
+        built "$1" -- sh -c 'cat /file /who /stamp; ls /more' >first 2>err || true
+        eq 'one me' "$(sed -n 1,2p first | xargs)" "$(cat err)"
+        has "$(cat err)" /more
+        nothing_left
+        # nothing has changed: the same image, and the engine is not asked to build
+        touch -d '1 hour ago' ctx/file
+        built "$1" -- cat /stamp >second
+        eq "$(sed -n 3p first)" "$(cat second)" 'built again'
+        # each of these is another image
+        echo two >ctx/file
+        eq two "$(built "$1" -- cat /file)"
+        printf 'build: {dockerfile: ctx/Dockerfile, args: {WHO: me}}\n' >spec.yaml
+        eq 'two more' "$(built "$1" -- cat /file /more | xargs)"
+        chmod 755 ctx/file
+        eq 755 "$(built "$1" -- stat -c %a /file)"
+        nothing_left
+}
+
+fails_typed() {
+        engine_ready "$1"
+        project
+        printf 'FROM busy:1\nRUN echo "the rea""son"; exit 3\n' >ctx/Dockerfile
+        printf 'build: {context: ctx}\n' >spec.yaml
+        status 125 built "$1" --events events -- true 2>err
+        has "$(cat err)" 'the reason'
+        has "$(tail -n 1 err)" "$1 build failed with exit code"
+        has "$(cat events)" '"failure_code":"IMAGE_UNAVAILABLE"'
+        nothing_left
+        rm ctx/Dockerfile
+        code=0
+        built "$1" -- true 2>err || code=$?
+        [ "$code" -ne 0 ] || fail 'built without a Dockerfile'
+        has "$(cat err)" 'ctx/Dockerfile'
+        # an argument is no option, whatever it looks like
+        project
+        printf 'build: {context: ctx, target: "--privileged"}\n' >spec.yaml
+        code=0
+        built "$1" -- true 2>err || code=$?
+        [ "$code" -ne 0 ] || fail 'an option of the engine'
+        has "$(cat err)" build.target
+        eq '' "$(containers "$1")" containers
+}
+
+# what a link of the context leads to is not in the image; a FIFO stops nobody
+stays_in_the_context() {
+        engine_ready "$1"
+        mkdir ctx
+        echo "$T-secret" >"$T/outside"
+        ln -s "$T/outside" ctx/link
+        ln -s / ctx/root
+        mkfifo ctx/fifo
+        printf 'FROM busy:1\nCOPY . /ctx\n' >ctx/Dockerfile
+        printf 'build: {context: ctx}\n' >spec.yaml
+        built "$1" -- sh -c 'cat /ctx/link; ls /ctx' >out 2>&1 || true
+        lacks "$(cat out)" "$T-secret"
+        has "$(cat out)" Dockerfile
+        lacks "$(cat out)" fifo
+}
+
+# a repository's build: in the workspace, and without a network unless the run has one
+of_the_repository() {
+        engine_ready "$1"
+        mkdir .devcontainer
+        printf 'FROM busy:1\nRUN ip link | grep -c : >/links\n' >.devcontainer/Dockerfile
+        echo '{"build": {"dockerfile": "Dockerfile"}}' >.devcontainer/devcontainer.json
+        eq 2 "$("$C" run -d "$1" -- cat /links)" 'lines of the loopback alone'
+        echo '{"build": {"dockerfile": "../../../../etc/passwd"}}' >.devcontainer/devcontainer.json
+        has "$("$C" spec show)" 'refused: build'
+        rm .devcontainer/Dockerfile
+        ln -s "$T/outside" .devcontainer/Dockerfile
+        echo '{"build": {"dockerfile": "Dockerfile"}}' >.devcontainer/devcontainer.json
+        has "$("$C" spec show)" 'refused: build'
+}
+
+no_engine() {
+        project
+        mkdir bin
+        status 125 env PATH="$PWD/bin" "$C" run -s spec.yaml --events events -- true 2>err
+        has "$(cat err)" 'neither podman, buildah nor docker'
+        has "$(cat events)" SANDBOX_DRIVER_UNAVAILABLE
+        status 125 env PATH="$PWD/bin" "$C" run -d podman -s spec.yaml -- true 2>err
+        has "$(cat err)" 'podman: not found'
+        code=0
+        "$C" run -d noop -s spec.yaml -- true 2>err || code=$?
+        [ "$code" -ne 0 ] || fail noop
+        has "$(cat err)" 'build: driver'
+        code=0
+        "$C" run -s spec.yaml --image x -- true 2>err || code=$?
+        [ "$code" -ne 0 ] || fail 'image and build'
+        has "$(cat err)" 'cannot be together'
+}
+
+for engine in podman docker; do
+        t "$engine: built once, and again for a change" builds_once "$engine"
+        t "$engine: a build that fails" fails_typed "$engine"
+        t "$engine: nothing from outside of the context" stays_in_the_context "$engine"
+        t "$engine: a repository's build" of_the_repository "$engine"
+done
+t 'nobody is here who builds' no_engine
+finish
