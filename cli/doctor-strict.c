@@ -216,6 +216,9 @@ static void check_cloud(struct report *report, const struct spec *spec) {
                 add_check(report, "cluster server", server->state == PROBE_OK ? CHECK_PASS : CHECK_WARN,
                           server->evidence);
         check_pod(report, spec);
+        if (spec->kubernetes.spread_key)
+                (void) snprintf(report->spread_key, sizeof(report->spread_key), "%s",
+                                spec->kubernetes.spread_key);
 }
 
 void report_strict(const struct ctx *ctx, const struct flags *flags, struct report *report) {

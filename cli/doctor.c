@@ -16,7 +16,8 @@
 /* What the options of this verb set. */
 struct options {
         bool json, strict, verbose;
-        bool cloud; /* --target */
+        bool cloud;              /* --target */
+        const char *probe_image; /* --prove-network */
 };
 
 static int set_target(void *arg, const char *value, struct error *err) {
@@ -33,9 +34,19 @@ static int set_target(void *arg, const char *value, struct error *err) {
         return error_set(err, -EINVAL, "want auto, local, cloud or kubernetes");
 }
 
+static int set_probe_image(void *arg, const char *value, struct error *err) {
+        if (!*value || *value == '-')
+                return error_set(err, -EINVAL, "want an image");
+        ((struct options *) arg)->probe_image = value;
+        return 0;
+}
+
 static const struct flag_option doctor_options[] = {
         { "json", 0, NULL, NULL, "Print one JSON object instead of the table",
           offsetof(struct options, json) },
+        { "prove-network", 0, "IMAGE", set_probe_image,
+          "With --target kubernetes: start two pods of IMAGE (with sh and nc) and see whether the cluster "
+          "enforces a NetworkPolicy" },
         { "strict", 0, NULL, NULL,
           "Check what a run with the options below would need, too; a file name behind it is a --spec",
           offsetof(struct options, strict) },
@@ -107,6 +118,8 @@ static int examine(const struct ctx *ctx, const struct options *o, const struct 
                                (unsigned long long) (clock_ns() - start) / 1000000);
         if (o->strict)
                 report_strict(ctx, flags, &report);
+        if (o->cloud)
+                report_cluster(ctx, o->probe_image, &report);
         if (o->json)
                 code = print_json(ctx, &report);
         else
@@ -133,6 +146,8 @@ int verb_doctor(const struct ctx *ctx, int argc, char **argv) {
                                  ESC(words[flags->next]));
                 return usage_error(err.msg);
         }
+        if (o.probe_image && !o.cloud)
+                return usage_error("doctor: --prove-network is for --target kubernetes");
         if (!o.strict && flags->n_uses + flags->n_specs > 0)
                 return usage_error("doctor: options of a run are for --strict");
         return examine(ctx, &o, flags);

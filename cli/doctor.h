@@ -21,15 +21,16 @@ struct check {
         char message[ERROR_MSG_MAX];
 };
 
-enum { CHECKS_MAX = 24 };
+enum { CHECKS_MAX = 24, CLUSTER_ROWS_MAX = 5 };
 
 /** struct report - everything doctor found */
 struct report {
-        struct probe_row rows[PROBE_ROWS_MAX];
+        struct probe_row rows[PROBE_ROWS_MAX + CLUSTER_ROWS_MAX];
         size_t n_rows;
         struct check checks[CHECKS_MAX]; /* with --strict */
         size_t n_checks;
-        bool cloud; /* for a Kubernetes cluster: this host need not be able to run anything */
+        char spread_key[320]; /* of the specification, with --strict; "": none */
+        bool cloud;           /* for a Kubernetes cluster: this host need not be able to run anything */
 };
 
 /** report_row() - the row with that key, borrowed; NULL: there is none */
@@ -47,6 +48,13 @@ const char *report_driver(const struct report *report);
  * Rows that such a run does without stop being required. Plans the run and starts nothing.
  */
 void report_strict(const struct ctx *ctx, const struct flags *flags, struct report *report);
+
+/**
+ * report_cluster() - ask the cluster: rows after those of probe_all()
+ * @probe_image: with sh and nc, for two pods that prove its network; NULL: not proved
+ * Executes cofferdam-kubernetes where probe_all() found a server; a minute at most, with @probe_image four.
+ */
+void report_cluster(const struct ctx *ctx, const char *probe_image, struct report *report);
 
 /** report_print() - the table to standard output, within 80 columns */
 void report_print(const struct report *report);

@@ -21,6 +21,7 @@ enum {
         POLICY_S = 15,
         CONNECT_S = 3,
         TEXT_MAX = 512,
+        FIRST_MS = 5000,
         LIST_MAX = 240,
         POD_SECURITY_MINOR = 25
 };
@@ -46,9 +47,15 @@ static int put(json_t *rows, const struct row *row) {
 
 static int look_at_server(struct kube *kube, struct row *row, unsigned *minor) {
         const struct kube_config *config = kube_config_of(kube);
+        const struct kube_request once = {
+                .method = "GET", .path = "/version", .attempts = 1, .timeout_ms = FIRST_MS
+        };
         struct error why = { 0 };
         char version[64];
-        int r = kube_version(kube, version, minor, &why);
+        int r = kube_call(kube, &once, NULL, &why); /* whoever waits is not to wait for all attempts */
+
+        if (r == 0)
+                r = kube_version(kube, version, minor, &why);
 
         if (r == -ECANCELED)
                 return r;

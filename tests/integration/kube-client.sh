@@ -653,6 +653,65 @@ followed() {
         drive delete pods endless '' now
 }
 
+# --- doctor ---
+
+# doctor_row KEY OPTION...: its state and evidence
+doctor_row() {
+        local key=$1
+        shift
+        timeout 100 "$T/libexec/cofferdam-kubernetes" doctor "$@" >rows
+        python3 -c 'import json, sys; print(*(r["state"] + ": " + r["evidence"] for r in json.load(open("rows")) if r["key"] == sys.argv[1]))' "$key"
+}
+
+doctor() {
+        has "$(doctor_row kubernetes_api)" "ok: context 'fake' of $K/kubeconfig, v1.31.0"
+        has "$(doctor_row kubernetes_rights)" 'ok: namespace test: all'
+        has "$(doctor_row kubernetes_pod_security)" 'ok: namespace test: enforce=restricted'
+        has "$(doctor_row kubernetes_pod_security --namespace gone)" 'degraded: namespace gone cannot be read'
+        has "$(doctor_row kubernetes_spread --spread-key kubernetes.io/hostname)" 'ok: 1 nodes'
+        has "$(doctor_row kubernetes_spread --spread-key zone)" 'degraded: no node has the label zone'
+        eq '' "$(doctor_row kubernetes_spread)"
+        fake set '{"deny": ["delete jobs", "list persistentvolumeclaims", "get namespaces"]}'
+        eq 'degraded: namespace test: may not list persistentvolumeclaims, delete jobs' "$(doctor_row kubernetes_rights)"
+        fake set '{"deny": ["* pods/exec", "delete jobs"]}'
+        eq 'missing: namespace test: may not get pods/exec, create pods/exec' "$(doctor_row kubernetes_rights)"
+        fake set '{"deny": []}'
+        fake faults '[{"path": "/version", "status": 401, "times": 0}]'
+        has "$(doctor_row kubernetes_api)" 'missing: GET /version: 401'
+        eq '' "$(doctor_row kubernetes_rights)"
+        fake faults '[]'
+        # all of it, by the program itself
+        "$C" doctor --target kubernetes >table
+        grep -q '^cluster rights *ok' table || fail "$(cat table)"
+        "$C" doctor --target kubernetes --json >json
+        python3 "$here/schema.py" "$TOP/docs/schema/doctor.json" json
+}
+
+# the fake cluster's pods have no addresses of their own: nc there says what a network would
+network_is_proved() {
+        local left
+        mkdir -p "$K/bin"
+        printf '#!/bin/sh\n[ "$1" = -l ] && exec sleep 1000\n[ -n "${COFFERDAM_FAKE_NET-}" ] || echo cofferdam\n' >"$K/bin/nc"
+        chmod +x "$K/bin/nc"
+        fake set '{"net": "enforced"}'
+        eq 'ok: a pod reached another one until a policy forbade it' "$(doctor_row kubernetes_network_policy --prove-network x)"
+        fake set '{"net": ""}'
+        has "$(doctor_row kubernetes_network_policy --prove-network x)" 'degraded: a pod that a policy allows nothing reached'
+        fake set '{"deny": ["create networkpolicies"]}'
+        has "$(doctor_row kubernetes_network_policy --prove-network x)" 'and we may not make a policy to try one'
+        fake set '{"deny": [], "pods": [{"match": "client", "stay": "Pending", "waiting": "ErrImagePull"}]}'
+        # given up in the middle: nothing stays
+        "$T/libexec/cofferdam-kubernetes" doctor --prove-network x >rows 2>&1 &
+        left=$!
+        wait_for 10 running_probe
+        kill "$left"
+        wait "$left" || true
+        wait_for 10 nothing_left
+        rm "$K/bin/nc"
+}
+running_probe() { [ -n "$(drive list pods)" ]; }
+nothing_left() { [ -z "$(drive list pods)$(drive list networkpolicies)" ]; }
+
 k 'a context of the kubeconfig, with a token and with a certificate' contexts
 k 'several files: the first that names something wins' merged
 k 'configurations that are wrong say where' wrong_configs
@@ -679,6 +738,8 @@ k 'nobody reads' broken_pipe
 k 'twenty commands at once' many_execs
 k 'a dead connection is noticed' half_open
 k 'logs, and their tail' logs
+k 'what the doctor says of a cluster' doctor
+k 'whether a cluster enforces policies is proved, and nothing stays' network_is_proved
 k 'a log that is followed through cuts' followed
 kube_stop
 finish

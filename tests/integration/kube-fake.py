@@ -59,6 +59,7 @@ Settings
       "pod_reason": "Evicted"     status.reason of a failed pod
       "run": false                the command is not run; the pod is Running until deleted
   version                "v1.31.0"
+  (programs in DIR/bin come first in the PATH of all commands)
   net                    "enforced": pods that a deny-all NetworkPolicy selects cannot connect (for --prove-network:
                          commands of exec see COFFERDAM_FAKE_NET=denied in their environment)
 """
@@ -361,7 +362,7 @@ class Container(threading.Thread):
                     f.write(value)
 
     def environment(self):
-        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": self.root,
+        env = {"PATH": f"{DIR}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": self.root,
                "HOSTNAME": self.name_}
         with LOCK:
             pod = copy.deepcopy(self.pod())
