@@ -360,10 +360,11 @@ static void watch_container(struct sandbox *sb) {
 }
 
 /* The same by an engine, and by a process that enters what it made. */
-static int start_container(struct sandbox *sb, struct setup *s, int run_fd, struct error *err) {
+static int start_container(struct sandbox *sb, struct setup *s, const struct start_request *req,
+                           struct error *err) {
         int r;
 
-        r = container_start(sb->plan, sb->run_id, run_fd, &sb->container, err);
+        r = container_start(sb->plan, req, &sb->container, err);
         if (r < 0)
                 return r;
         trace_step(&s->trace, "container");
@@ -700,7 +701,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         if (r == 0) {
                 s.sock = sock;
                 s.fuse_sock = fuse_b;
-                r = sb->plan->oci ? start_container(sb, &s, req->run_fd, err) : start_init(sb, &s, err);
+                r = sb->plan->oci ? start_container(sb, &s, req, err) : start_init(sb, &s, err);
         }
         if (r < 0)
                 return r;
@@ -865,7 +866,7 @@ int native_set_network(struct sandbox *sb, const char *preset, const char *const
         return r < 0 ? error_set(err, r, "hand the rules to the egress proxy: %s", strerror(-r)) : 0;
 }
 
-static int native_refresh_file(struct sandbox *sb, const struct file_secret *secret, struct error *err) {
+int native_refresh_file(struct sandbox *sb, const struct file_secret *secret, struct error *err) {
         const struct native_id *id = &sb->plan->id;
         AUTO_BUF struct buf data = { .max = secret->len + 1 };
         int r;

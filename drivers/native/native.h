@@ -35,6 +35,7 @@ int native_exec(struct sandbox *sandbox, const struct exec_request *req, struct 
 int native_signal(struct sandbox *sandbox, uint32_t id, int sig, bool group);
 int native_set_network(struct sandbox *sandbox, const char *preset, const char *const *rules, size_t n,
                        struct error *err);
+int native_refresh_file(struct sandbox *sandbox, const struct file_secret *secret, struct error *err);
 size_t native_poll(struct sandbox *sandbox, struct pollfd *fds);
 void native_dispatch(struct sandbox *sandbox, const struct pollfd *fds, size_t n);
 struct sandbox *native_stop(struct sandbox *sandbox);

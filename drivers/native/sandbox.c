@@ -34,6 +34,7 @@
 #include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/uplink.h"
+#include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
@@ -709,9 +710,13 @@ static int stage_masks(struct setup *s, struct error *err) {
 /* Attached where the host's tree is that stage_pivot() takes away: what is not attached cannot be cloned
  * until Linux 6.15. */
 static int attach_aside(const struct setup *s, int mnt) {
-        AUTO_FD int aside = openat(s->host_fd, "dev", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        AUTO_FD int aside = -1;
 
-        return aside < 0 ? -errno : mnt_attach(mnt, aside);
+        if (s->plan->oci) /* in a container, where inject.c takes it away */
+                aside = mnt_point(s->root_fd, OCI_ASIDE + 1, false);
+        else
+                aside = open_beneath(s->host_fd, "dev", O_PATH | O_DIRECTORY, 0);
+        return aside < 0 ? aside : mnt_attach(mnt, aside);
 }
 
 /* A link in a tmpfs of ours, which the plan has seen to. */
@@ -772,7 +777,7 @@ static int make_secrets(const struct setup *s) {
  * Must: be in memory; be read-only for the work; hand the one way to write to the supervisor; come after what
  * needs the host's /dev.
  */
-static int stage_secrets(struct setup *s, struct error *err) {
+int stage_secrets(struct setup *s, struct error *err) {
         const struct proto_event event = { .type = PROTO_SECRETS };
         AUTO_FD int dir = -1;
         int r;

@@ -104,13 +104,14 @@ struct setup {
 };
 
 /**
- * stage_fuse(), stage_places(), stage_files() - stages of sandbox.c that furnish a container too: the guard's
- * file system; home, temporary directories and regions; files of ours and seeds. Each says there what it
- * must. Return: 0 or -errno with a message.
+ * stage_fuse(), stage_places(), stage_files(), stage_secrets() - stages of sandbox.c that furnish a container
+ * too: the guard's file system; home, temporary directories and regions; files of ours and seeds. Each says
+ * there what it must. Return: 0 or -errno with a message.
  */
 int stage_fuse(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 int stage_places(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 int stage_files(struct setup *s, struct error *err) __attribute__((warn_unused_result));
+int stage_secrets(struct setup *s, struct error *err) __attribute__((warn_unused_result));
 
 /** setup_put_file() - a file of ours at its target, over what is there. Return: 0 (also when there is no
  * place for it), -errno. */

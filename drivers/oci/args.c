@@ -150,8 +150,8 @@ static void add_user(const struct driver_plan *plan, struct cli_args *args) {
                 cli_add_pair(args, "--userns", "keep-id:uid=%u,gid=%u", id->inside_uid, id->inside_gid);
 }
 
-int oci_args(const struct driver_plan *plan, const char *run_id, const char *run_dir, const char *exe,
-             struct cli_args *args, struct error *err) {
+int oci_args(const struct driver_plan *plan, const struct start_request *req, const char *run_dir,
+             const char *exe, struct cli_args *args, struct error *err) {
         const char *const program = plan->oci->program;
         AUTO_FREE char *ctl = NULL;
         int r;
@@ -163,8 +163,8 @@ int oci_args(const struct driver_plan *plan, const char *run_id, const char *run
         cli_add(args, "--detach");
         cli_add(args, "--rm");
         cli_add_pair(args, "--pull", "never");
-        cli_add_pair(args, "--name", "cofferdam-%s", run_id);
-        add_labels(plan, run_id, args);
+        cli_add_pair(args, "--name", "cofferdam-%s", req->run_id);
+        add_labels(plan, req->run_id, args);
         oci_harden(args, program);
         add_user(plan, args);
         add_limits(plan, args);
@@ -175,6 +175,8 @@ int oci_args(const struct driver_plan *plan, const char *run_id, const char *run
                 r = oci_bind(args, program, exe, OCI_INIT, err);
         if (r == 0)
                 r = add_points(plan, args, err);
+        if (r == 0 && req->n_secrets > 0)
+                r = add_point(args, program, SECRET_DIR, false, err);
         if (r < 0)
                 return r;
         cli_add_pair(args, "--entrypoint", OCI_INIT);

@@ -126,6 +126,8 @@ static int seal(const struct setup *s, struct error *err) {
 
         if (fchdir(s->root_fd) < 0 || umount2(OCI_FUSE + 1, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
                 return error_set(err, -errno, "detach the guard's file system: %s", strerror(errno));
+        if (s->n_secrets > 0 && umount2(OCI_ASIDE + 1, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+                return error_set(err, -errno, "detach the secrets: %s", strerror(errno));
         own = mnt_point(s->root_fd, OCI_DIR + 1, false);
         r = own < 0 ? own : sys_mount_setattr(own, "", AT_EMPTY_PATH, &ro);
         return r < 0 ? error_set(err, r, "make " OCI_DIR " read-only: %s", strerror(-r)) : 0;
@@ -194,6 +196,8 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
                 r = stage_files(s, err);
         if (r == 0)
                 r = put_accounts(s, err);
+        if (r == 0)
+                r = stage_secrets(s, err);
         if (r == 0)
                 r = seal(s, err);
         if (r == 0)

@@ -288,8 +288,10 @@ static int link_of(const char *link, char *ret, size_t size) {
         return (size_t) n == size - 1 ? -ENAMETOOLONG : 0;
 }
 
-int container_start(const struct driver_plan *plan, const char *run_id, int run_fd, struct container *c,
+int container_start(const struct driver_plan *plan, const struct start_request *req, struct container *c,
                     struct error *err) {
+        const char *const run_id = req->run_id;
+        const int run_fd = req->run_fd;
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
         char link[32], run_dir[PATH_MAX], exe[PATH_MAX], name[96];
         AUTO_FD int sock = -1, ctl = -1;
@@ -303,7 +305,7 @@ int container_start(const struct driver_plan *plan, const char *run_id, int run_
         if (r < 0)
                 return error_set(err, r, "paths of the run's directory and of this program: %s",
                                  strerror(-r));
-        r = oci_args(plan, run_id, run_dir, exe, &args, err);
+        r = oci_args(plan, req, run_dir, exe, &args, err);
         if (r < 0)
                 return r;
         sock = make_ctl(run_fd, &ctl);

@@ -168,14 +168,14 @@ static int sweep_docker(const struct ctx *ctx, const struct driver_sweep *sweep,
         return oci_sweep(ctx, "docker", sweep, err);
 }
 
-#define OPS(PROGRAM)                                                                                 \
-        {                                                                                            \
-                .name = #PROGRAM, .own_loopback = own_loopback, .probe = probe_##PROGRAM,            \
-                .plan = plan_##PROGRAM, .plan_free = native_plan_free, .describe = native_describe,  \
-                .start = native_start, .report = native_report, .reap = reap_##PROGRAM,              \
-                .sweep = sweep_##PROGRAM, .exec = native_exec, .signal = native_signal,              \
-                .set_network = native_set_network, .poll = native_poll, .dispatch = native_dispatch, \
-                .stop = native_stop,                                                                 \
+#define OPS(PROGRAM)                                                                                         \
+        {                                                                                                    \
+                .name = #PROGRAM, .own_loopback = own_loopback, .probe = probe_##PROGRAM,                    \
+                .plan = plan_##PROGRAM, .plan_free = native_plan_free, .describe = native_describe,          \
+                .start = native_start, .report = native_report, .reap = reap_##PROGRAM,                      \
+                .sweep = sweep_##PROGRAM, .exec = native_exec, .signal = native_signal,                      \
+                .set_network = native_set_network, .refresh_file = native_refresh_file, .poll = native_poll, \
+                .dispatch = native_dispatch, .stop = native_stop,                                            \
         }
 
 const struct driver_ops driver_podman = OPS(podman);

@@ -25,6 +25,7 @@ extern const struct driver_ops driver_podman, driver_docker;
 /* where things are in every container */
 #define OCI_DIR    "/run/cofferdam" /* a tmpfs of the engine's; read-only once a command runs */
 #define OCI_FUSE   OCI_DIR "/fuse"  /* the guard's file system, while parts of it are taken */
+#define OCI_ASIDE  OCI_DIR "/aside" /* the same of what holds secrets */
 #define OCI_CTL    OCI_DIR "/ctl"   /* of the run's directory, read-only */
 #define OCI_INIT   OCI_CTL "/init"  /* this program */
 #define OCI_SOCKET OCI_CTL "/socket"
@@ -72,7 +73,7 @@ struct oci *oci_free(struct oci *oci);
  * Pulls the image when it is not there. Blocks for as long as the engine takes, within bounds. Forks.
  * Return: 0, DRIVER_HOST_LACKS (no engine), DRIVER_NO_IMAGE, -ETIMEDOUT, DRIVER_FULL, -errno, with a message.
  */
-int container_start(const struct driver_plan *plan, const char *run_id, int run_fd, struct container *ret,
+int container_start(const struct driver_plan *plan, const struct start_request *req, struct container *ret,
                     struct error *err) __attribute__((warn_unused_result));
 
 /** container_remove() - end it and wait until the engine has forgotten it; idempotent. Executes nothing
@@ -103,10 +104,13 @@ int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sw
 /** oci_inside() - the first process of a container. Never returns. */
 _Noreturn void oci_inside(void);
 
-/** oci_args() - the words that make the container of a run. @run_dir: absolute path of its directory
- * Return: 0, -EINVAL (a path that no engine can be told), -errno. */
-int oci_args(const struct driver_plan *plan, const char *run_id, const char *run_dir, const char *exe,
-             struct cli_args *ret, struct error *err) __attribute__((warn_unused_result));
+/**
+ * oci_args() - the words that make the container of a run
+ * @run_dir, @exe: absolute paths of its directory and of this program
+ * Return: 0, -EINVAL (a path that no engine can be told), -errno.
+ */
+int oci_args(const struct driver_plan *plan, const struct start_request *req, const char *run_dir,
+             const char *exe, struct cli_args *ret, struct error *err) __attribute__((warn_unused_result));
 
 /** oci_harden() - what is the same for every container of ours */
 void oci_harden(struct cli_args *args, const char *program);

@@ -136,6 +136,31 @@ has_users() { # of the image and of the caller: names, numbers, home, and whose 
         if [ "$(id -u)" = 0 ]; then eq 4321 "$(stat -c %u made)"; else eq "$(id -u)" "$(stat -c %u made)"; fi
         nothing_left "$1"
 }
+keeps_secrets() {
+        engine_ready "$1"
+        echo first >"$T/source"
+        id=$("$C" start -d "$1" --image busy:1 --secret "A=file:$T/source,as=file" --post-create 'echo ready >post')
+        eq ready "$(cat post)"
+        eq first "$("$C" exec "$id" -- cat /run/secrets/A)"
+        eq 400 "$("$C" exec "$id" -- stat -c %a /run/secrets/A)"
+        status 1 "$C" exec "$id" -- sh -c 'echo x >/run/secrets/A' 2>/dev/null
+        echo second | "$C" secret "$id" A
+        eq second "$("$C" exec "$id" -- cat /run/secrets/A)"
+        eq 'A' "$("$C" exec "$id" -- ls -A /run/secrets)"
+        ! "$1" inspect "cofferdam-$id" | grep -qE 'first|second' || fail 'the engine knows it'
+        "$C" stop "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        nothing_left "$1"
+}
+gives_tokens() { # for a credential that stays outside, with a relay on the loopback inside
+        engine_ready "$1"
+        [ -e "$T/libexec/cofferdam-auth-proxy" ] || skip 'opt-in: the auth proxy is built where libcurl and libpq are'
+        TOKEN=of-the-caller boxed "$1" --secret TOKEN=env:TOKEN,host=a.example -- sh -c 'echo "${TOKEN:+some} $TOKEN_URL"; env; cat /proc/net/tcp' >out
+        has "$(cat out)" 'some http'
+        lacks "$(cat out)" of-the-caller
+        has "$(cat out)" 0100007F:0C39
+        nothing_left "$1"
+}
 mounts_what_is_asked() { # also at places and from sources that engines would take apart
         engine_ready "$1"
         mkdir -p "$T/a,b" "$T/c:d"
@@ -337,6 +362,8 @@ for engine in podman docker; do
         t "$engine: hardened as the manual says" is_hardened $engine
         t "$engine: home and /tmp of their size, seeds" has_a_home $engine
         t "$engine: users of the image and of the caller" has_users $engine
+        t "$engine: secrets that are files, replaced while the run lives; post_create" keeps_secrets $engine
+        t "$engine: tokens in place of credentials" gives_tokens $engine
         t "$engine: mounts, with names that engines take apart" mounts_what_is_asked $engine
         t "$engine: the network by name" filters_the_network $engine
         t "$engine: gc removes what no live run of ours owns, and nothing else" is_swept_by_its_labels $engine
