@@ -130,7 +130,7 @@ server_inside() {
         cp "$T/mcp-server" server
         task '.allowed_tools = ["mcp__mine__*"] | .mcp_servers = {mine: {command: "/usr/bin/python3", args: ["'"$W"'/server", "good"], env: {MCP_NOTE: "'"$W"'/noted"}}}'
         ends 0
-        [ -s noted ] || fail 'it was not started'
+        [ -s noted ] || fail "it was not started: $(cat err)"
         asked 'last | tostring | contains("\\\"got\\\"") or contains("got")'
 }
 

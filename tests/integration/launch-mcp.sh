@@ -184,9 +184,9 @@ assert 'error' in ask('1', 'mcp__mine__echo')  # of the runner, not of the launc
 result(output=t['mcp_servers'])
 E
                 ends 0
-                out '.output.mine.command == "'"$T/programs/server"'" and .output.mine.origin == "'$origin'" and .output.mine.transport == "stdio" and
-                        .output.mine.env.TOKEN == "t"'
-                out '.output.web == {url: "http://x.test/", headers: {A: "b"}, origin: "workflow", transport: "http"}'
+                out '.output[0].command == "'"$T/programs/server"'" and .output[0].origin == "'$origin'" and .output[0].transport == "stdio" and
+                        .output[0].env.TOKEN == "t"'
+                out '.output[1] == {url: "http://x.test/", headers: {A: "b"}, name: "web", origin: "workflow", transport: "http"}'
                 script <<<'begin(); result(output=1)'
                 ends 125 --json
                 has "$(cat err)" CAPABILITY_UNSUPPORTED

@@ -322,10 +322,11 @@ static int add_inside(json_t *list, const char *name, json_t *item) {
         const char *origin = json_string_value(json_object_get(item, "origin"));
         const char *transport = json_object_get(item, "url") ? "http" : "stdio";
 
-        if (!server || json_object_set_new(server, "origin", json_string(origin ? origin : "workflow")) < 0 ||
+        if (!server || json_object_set_new(server, "name", json_string(name)) < 0 ||
+            json_object_set_new(server, "origin", json_string(origin ? origin : "workflow")) < 0 ||
             json_object_set_new(server, "transport", json_string(transport)) < 0)
                 return -ENOMEM;
-        return json_object_set(list, name, server) < 0 ? -ENOMEM : 0;
+        return json_array_append(list, server) < 0 ? -ENOMEM : 0;
 }
 
 static void say_degraded(struct launch *l, const char *name, json_t *item, const char *reason) {
@@ -339,7 +340,7 @@ static void say_degraded(struct launch *l, const char *name, json_t *item, const
 
 /* They run inside, or, where the runner cannot, not at all: offer() refuses a node that names one. */
 static int offer_workflow(struct launch *l, json_t **ret, struct error *err) {
-        AUTO_JSON json_t *list = json_object();
+        AUTO_JSON json_t *list = json_array();
         const char *name;
         json_t *item;
 
@@ -351,7 +352,7 @@ static int offer_workflow(struct launch *l, json_t **ret, struct error *err) {
                 else if (!list || add_inside(list, name, item) < 0)
                         return error_set(err, -ENOMEM, "out of memory");
         }
-        if (json_object_size(list) > 0)
+        if (json_array_size(list) > 0)
                 *ret = TAKE_PTR(list);
         return 0;
 }
