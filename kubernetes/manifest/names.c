@@ -101,6 +101,15 @@ bool kube_label_key_valid(const char *text) {
                is_name(name, strlen(name), KUBE_LABEL_MAX);
 }
 
+bool kube_data_key_valid(const char *text) {
+        const size_t len = strlen(text);
+
+        for (const char *p = text; *p; p++)
+                if (!is_label_char(*p))
+                        return false;
+        return len > 0 && len <= SUBDOMAIN_MAX && strcmp(text, ".") != 0 && strncmp(text, "..", 2) != 0;
+}
+
 bool kube_reserved_key(const char *key, const char *domain) {
         static const char *const names[] = { "run-id",         "root-run-id", "step",
                                              "egress-profile", "expires-at",  "stdin" };

@@ -31,6 +31,9 @@ bool kube_name_valid(const char *text);
  */
 bool kube_dns_label_valid(const char *text);
 
+/** kube_data_key_valid() - a key of a ConfigMap or Secret: up to 253 of [A-Za-z0-9._-], not "." or "..*" */
+bool kube_data_key_valid(const char *text);
+
 /** kube_reserved_key() - whether a label is one that is set on every object: managed-by, component, and those
  * of @domain that have a field of their own */
 bool kube_reserved_key(const char *key, const char *domain);

@@ -88,6 +88,9 @@ static int check_identity(const struct kube_plan *p, struct error *err) {
                                  ESC(p->egress_profile));
         if ((p->owner_name || p->owner_uid) && (is_blank(p->owner_name) || is_blank(p->owner_uid)))
                 return error_set(err, -EINVAL, "owner pod needs a non-empty name and uid");
+        if (p->owner_uid && (!kube_name_valid(p->owner_name) || !is_utf8(p->owner_uid)))
+                return error_set(err, -EINVAL, "owner pod '%s' cannot be one's name and uid",
+                                 ESC(p->owner_name));
         return 0;
 }
 
@@ -259,7 +262,7 @@ static int check_secret_env(const struct kube_plan *p, struct error *err) {
                                 "secret=%s key=%s",
                                 ESC(s->name ? s->name : ""), ESC(s->secret ? s->secret : ""),
                                 ESC(s->key ? s->key : ""));
-                if (!is_variable(s->name) || !kube_name_valid(s->secret) || !is_utf8(s->key))
+                if (!is_variable(s->name) || !kube_name_valid(s->secret) || !kube_data_key_valid(s->key))
                         return error_set(err, -EINVAL, "secret env entry '%s': not a variable and a Secret",
                                          ESC(s->name));
                 for (size_t j = 0; j < p->n_env; j++)
@@ -274,7 +277,7 @@ static int check_secret_env(const struct kube_plan *p, struct error *err) {
         }
         if (!p->credentials_secret != !p->credentials_key ||
             (p->credentials_secret &&
-             (!kube_name_valid(p->credentials_secret) || is_blank(p->credentials_key))))
+             (!kube_name_valid(p->credentials_secret) || !kube_data_key_valid(p->credentials_key))))
                 return error_set(err, -EINVAL, "credentials_secret needs a Secret and a key: SECRET/KEY");
         return 0;
 }
@@ -343,6 +346,12 @@ static int check_source(const struct kube_plan *p, const struct kube_volume *v, 
         uint64_t bytes;
 
         static_assert(ARRAY_SIZE(needs) == KUBE_VOL_COUNT, "needs[] and enum kube_volume_kind differ");
+        if (v->key && !kube_data_key_valid(v->key))
+                return error_set(err, -EINVAL, "volume '%s': '%s' cannot be a key of a ConfigMap or Secret",
+                                 ESC(v->target), ESC(v->key));
+        if (v->storage_class && !kube_name_valid(v->storage_class))
+                return error_set(err, -EINVAL, "volume '%s': '%s' cannot be a storage class", ESC(v->target),
+                                 ESC(v->storage_class));
         if (v->kind == KUBE_VOL_SCRATCH) {
                 if (!v->size)
                         return error_set(err, -EINVAL, "scratch volume '%s' needs a size", ESC(v->target));
@@ -354,7 +363,8 @@ static int check_source(const struct kube_plan *p, const struct kube_volume *v, 
                 return error_set(err, -EINVAL,
                                  "a sandboxed pod has no directory of the node: '%s' cannot be mounted",
                                  ESC(v->source));
-        if (v->kind == KUBE_VOL_HOST_DIR ? v->source[0] != '/' : !kube_name_valid(v->source))
+        if (v->kind == KUBE_VOL_HOST_DIR ? v->source[0] != '/' || !is_utf8(v->source)
+                                         : !kube_name_valid(v->source))
                 return error_set(err, -EINVAL, "volume '%s': '%s' cannot be the name of its source",
                                  ESC(v->target), ESC(v->source));
         return 0;
@@ -371,7 +381,7 @@ static int check_volume(const struct kube_plan *p, size_t i, struct error *err) 
                 r = check_source(p, v, err);
         if (r < 0)
                 return r;
-        if (v->sub_path && !kube_sub_path_valid(v->sub_path))
+        if (v->sub_path && (!kube_sub_path_valid(v->sub_path) || !is_utf8(v->sub_path)))
                 return error_set(err, -EINVAL,
                                  "sub_path '%s' must be relative, without empty, '.' or '..' segments",
                                  ESC(v->sub_path));
@@ -434,6 +444,9 @@ static int check_environment(const struct kube_plan *p, struct error *err) {
                 return error_set(err, -EINVAL, "invalid environment volume: size must not be empty");
         if (e->storage_class && is_blank(e->storage_class))
                 return error_set(err, -EINVAL, "invalid environment volume: storage class must not be empty");
+        if (e->storage_class && !kube_name_valid(e->storage_class))
+                return error_set(err, -EINVAL, "invalid environment volume: '%s' cannot be a storage class",
+                                 ESC(e->storage_class));
         if (e->ttl_ms == 0)
                 return error_set(err, -EINVAL, "invalid environment volume: ttl must be greater than zero");
         if (!e->claim || !kube_name_valid(e->claim))
@@ -532,7 +545,7 @@ static int check_container(const struct kube_plan *p, struct error *err) {
                                 "command: word %zu is not UTF-8, or longer than %d KiB: hand it in as "
                                 "stdin or a ConfigMap",
                                 i + 1, KUBE_ARG_MAX / 1024);
-        if (p->working_dir && p->working_dir[0] != '/')
+        if (p->working_dir && (p->working_dir[0] != '/' || !is_utf8(p->working_dir)))
                 return error_set(err, -EINVAL, "working directory '%s' must be absolute",
                                  ESC(p->working_dir));
         if (p->stdin_data && (strlen(p->stdin_data) > KUBE_STDIN_MAX || !is_utf8(p->stdin_data)))

@@ -159,13 +159,13 @@ int kube_volume_parse(char *text, struct kube_volume *ret, struct error *err) {
 
 int kube_tolerations_add(struct kube_plan *plan, const char *text, struct error *err) {
         char *rest = kube_plan_dup(plan, text);
-        size_t n = plan->n_tolerations;
+        size_t n = plan->n_tolerations + 1;
         struct kube_toleration *more;
 
         if (!rest)
                 return no_memory(err);
-        for (const char *p = text; p; p = strchr(p + 1, ','))
-                n++;
+        for (const char *p = text; *p; p++)
+                n += *p == ',';
         more = kube_plan_array(plan, n, sizeof(*more));
         if (!more)
                 return no_memory(err);

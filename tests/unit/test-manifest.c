@@ -100,7 +100,9 @@ static void tolerations_are_read(void **state) {
                                            "a b:NoExecute",
                                            "a:NoExecute,",
                                            "=b:NoSchedule",
-                                           "a=b c:NoSchedule" };
+                                           "a=b c:NoSchedule",
+                                           "",
+                                           "," };
 
         (void) state;
         assert_int_equal(kube_tolerations_add(&plan, "dedicated=worker:NoSchedule, gpu:NoExecute", NULL), 0);
