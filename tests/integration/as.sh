@@ -41,7 +41,7 @@ stage() {
         for helper in registry-drive libclock-shim.so kube-drive; do
                 [ ! -e "$COFFERDAM_HELPERS/$helper" ] || cp "$COFFERDAM_HELPERS/$helper" "$stage/helpers/"
         done
-        if [ "$name" = mcp.sh ] && [ -d "$COFFERDAM_SERVERS/mcp" ]; then
+        if [[ $name =~ ^(mcp|agent).sh$ ]] && [ -d "$COFFERDAM_SERVERS/mcp" ]; then
                 mkdir "$stage/servers"
                 cp -r "$COFFERDAM_SERVERS/mcp" "$stage/servers/"
         fi

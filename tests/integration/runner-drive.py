@@ -106,8 +106,6 @@ def tool(name, ident, /, **arguments):
 
 
 def task(model="m", tools=(), **more):
-    if "mcp_servers" in more:
-        more["mcp_servers"] = [{"name": name, **config} for name, config in more["mcp_servers"].items()]
     return {"node_id": "n", "model": model, "user_prompt": "do it",
             "tool_defs": [t if isinstance(t, dict) else {"name": t} for t in tools], **more}
 

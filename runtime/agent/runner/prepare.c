@@ -159,8 +159,7 @@ static int degrade(struct agent *a, const char *name, const json_t *config, cons
         return 0;
 }
 
-static int add_server(struct agent *a, const json_t *config, struct error *err) {
-        const char *name = arg_str(config, "name", "");
+static int add_server(struct agent *a, const char *name, const json_t *config, struct error *err) {
         const size_t n = a->n_servers;
         struct error why = { 0 };
         json_t *tool;
@@ -183,14 +182,13 @@ static int add_server(struct agent *a, const json_t *config, struct error *err) 
 }
 
 static int start_servers(struct agent *a, struct error *err) {
-        const json_t *servers = json_object_get(a->task, "mcp_servers");
-        json_t *config;
-        size_t i;
+        json_t *servers = json_object_get(a->task, "mcp_servers"), *config;
+        const char *name;
 
-        if (json_array_size(servers) > MCP_SERVERS_MAX)
+        if (json_object_size(servers) > MCP_SERVERS_MAX)
                 return error_set(err, -E2BIG, "more than %d MCP servers", MCP_SERVERS_MAX);
-        json_array_foreach(servers, i, config) {
-                const int r = add_server(a, config, err);
+        json_object_foreach(servers, name, config) {
+                const int r = add_server(a, name, config, err);
 
                 if (r < 0)
                         return r;
