@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Test suites of ten programs, on the host and in each driver: as many tests pass inside as outside. By hand, since it
+# takes most of an hour: COFFERDAM_PROGRAMS=1 tests/integration/as.sh user programs [PROGRAM...]
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/../integration/lib.sh"
+
+[ "${COFFERDAM_PROGRAMS-}" ] || {
+        echo '1..0 # SKIP opt-in: COFFERDAM_PROGRAMS=1 runs the test suites of ten programs in each driver'
+        exit 0
+}
+drivers=(native)
+sources=$T/sources
+
+# The sources of Debian, checked by apt-get with Debian's key.
+fetch() {
+        mkdir -p "$sources/lists/partial" "$sources/cache/archives/partial"
+        echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" \
+                >"$sources/list"
+        local options=(-q -o "Dir::Etc::sourcelist=$sources/list" -o Dir::Etc::sourceparts=/dev/null
+                -o "Dir::State::lists=$sources/lists" -o "Dir::Cache=$sources/cache")
+        (cd "$sources" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only "$@") >"$T/fetch" 2>&1
+}
+
+# Each program: build_X where its sources are, on the host; suite_X is shell that runs inside too; counts read its log.
+build_jq() { autoreconf -fi && ./configure --disable-docs --disable-maintainer-mode && make; }
+suite_jq='make check'
+build_gzip() { ./configure && make; }
+suite_gzip='make check'
+build_sed() { ./configure && make; }
+suite_sed='make check'
+build_tar() { ./configure && make && make -C tests testsuite; }
+suite_tar='make check'
+build_sqlite3() { ./configure --disable-tcl --with-tcl=/usr/lib/tcl8.6 && make testfixture; }
+suite_sqlite3='for t in select1 insert update delete index trans lock attach alter func expr join vacuum wal wal2 pragma pager1 collate1 savepoint tempdb; do ./testfixture test/$t.test; done'
+build_lua51() { make linux; }
+suite_lua51='for t in test/*.lua; do case $t in *readonly* | *life*) continue ;; esac; if src/lua $t </dev/null >/dev/null 2>&1; then echo "PASS: $t"; else echo "FAIL: $t"; fi; done'
+build_zlib() { ./configure && make; }
+suite_zlib='make test'
+build_git() { make NO_TCLTK=1 NO_GETTEXT=1 NO_CURL=1 NO_EXPAT=1 NO_PYTHON=1 all; }
+suite_git='cd t && for t in t00[0-4][0-9]-*.sh t0050-*.sh; do sh ./$t; done'
+build_busybox() { make defconfig && sed -i "s/^CONFIG_TC=y/# CONFIG_TC is not set/" .config && make; }
+suite_busybox='cd testsuite && SKIP_KNOWN_BUGS=1 ./runtest'
+build_bash() { ./configure --without-bash-malloc && make && make tests/../recho || make; }
+suite_bash='make -k tests'
+
+# passed FILE: how many lines of the log say that a test passed; the suites say it in their own ways
+passed() {
+        case $1 in
+        tar) sed -n 's/^\([0-9]*\) tests were successful.*/\1/p; s/^\([0-9]*\) tests behaved as expected.*/\1/p' "$2" | tail -n 1 ;;
+        sqlite3) sed -n 's/^\([0-9]*\) errors out of \([0-9]*\) tests.*/\2 \1/p' "$2" | awk '{ n += $1 - $2 } END { print n + 0 }' ;;
+        zlib) grep -c 'test OK' "$2" ;;
+        git) grep -c '^ok ' "$2" ;;
+        bash) awk '/^run-/ { n++ } /^[<>]/ { bad++ } END { print n + 0, bad + 0, "lines differ" }' "$2" ;;
+        *) grep -cE '^ ?(PASS|ok)\b' "$2" ;;
+        esac
+}
+
+unpacked() {
+        local source=$1
+        [ "$1" != lua51 ] || source=lua5.1
+        dpkg-source --no-check -x "$sources/$source"_*.dsc "$W/$1"
+}
+
+compare() {
+        local name=$1 driver suite=suite_$1 wanted= got
+        unpacked "$name" >build.log 2>&1 || fail "unpack: $(tail -n 5 build.log)"
+        (cd "$name" && "build_$name") >build.log 2>&1 </dev/null || fail "build: $(tail -n 20 build.log)"
+        mv "$name" built
+        for driver in host "${drivers[@]}"; do # each at the path that the suite was configured for
+                rm -rf "$name"
+                cp -a built "$name"
+                # its own failures are compared, too
+                if [ "$driver" = host ]; then
+                        (cd "$name" && timeout 1800 bash -c "${!suite}") >host.log 2>&1 </dev/null || true
+                else
+                        timeout 3600 "$C" run --driver "$driver" --name "$name" -w "$W/$name" -- bash -c "${!suite}" >"$driver.log" 2>&1 </dev/null || true
+                        "$C" rm -f "$name" >/dev/null 2>&1 || true # what the guard held of it
+                fi
+                got=$(passed "$name" "$driver.log")
+                echo "$name: $driver $got" >&3
+                if [ "$driver" = host ]; then
+                        wanted=$got
+                        case $wanted in '' | 0*) fail "nothing passes on the host: $(tail -n 20 host.log)" ;; esac
+                elif [ "$wanted" != "$got" ]; then
+                        diff <(verdicts host.log) <(verdicts "$driver.log") | head -n 40
+                        [ -z "${COFFERDAM_LOGS-}" ] || cp -r "$W/." "$COFFERDAM_LOGS/$name"
+                        fail "$driver: want $wanted, got $got"
+                fi
+        done
+        rm -rf "$name" built
+}
+verdicts() { grep -E '^ ?(PASS|FAIL|ok|not ok|[0-9 ]+:)' "$1" | sed 's/  *ok$/ ok/'; }
+
+exec 3> >(sed 's/^/# /')
+fetch jq gzip sed tar sqlite3 lua5.1 zlib git busybox bash || {
+        echo "1..0 # SKIP offline: no sources: $(tail -n 1 "$T/fetch")"
+        exit 0
+}
+for name in jq gzip sed tar sqlite3 lua51 zlib git busybox bash; do t "$name" compare "$name"; done
+finish
