@@ -11,14 +11,19 @@ mkdir -p "$E/bin"
 : >"$E/mounts"
 SERVERS=${COFFERDAM_SERVERS-$TOP/build/servers}
 
-# /bin/busybox under a few names, and what an image says of itself
+# /bin/busybox under its names, and what an image says of itself
 make_image() {
         local root=$E/image name
         [ ! -e "$E/image.tar" ] || return 0
         mkdir -p "$root/bin" "$root/etc" "$root/usr/local/bin"
         cp /bin/busybox "$root/bin/busybox"
-        for name in sh cat chmod cut df echo env false grep head id ip kill ls mkdir mount printf pwd rm sleep stat stty tail \
-                test touch true tty wc wget; do ln -s busybox "$root/bin/$name"; done
+        for name in $(busybox --list); do [ "$name" = busybox ] || ln -s busybox "$root/bin/$name"; done
+        # what busybox lacks: a shell that opens connections, with what it is linked to
+        cp /bin/bash "$root/bin/bash"
+        ldd /bin/bash | grep -o '/[^ ]*' | while read -r name; do
+                mkdir -p "$root$(dirname "$name")"
+                cp -L "$name" "$root$name"
+        done
         echo root:x:0:0:root:/root:/bin/sh >"$root/etc/passwd"
         echo root:x:0: >"$root/etc/group"
         echo app:x:4321:4322::/srv/app:/bin/sh >>"$root/etc/passwd"

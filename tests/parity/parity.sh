@@ -2,9 +2,23 @@
 # The same specification on every driver that this host offers; arguments choose cases by a part of their name or group.
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/../integration/lib.sh"
+# shellcheck source=tests/integration/engine-lib.sh
+. "$(dirname "$0")/../integration/engine-lib.sh"
 
 drivers=(native)
+for engine in podman docker; do
+        # in a subshell: a skip ends it
+        if (engine_ready "$engine") >"$T/out" 2>&1 </dev/null; then
+                drivers+=("$engine=--image busy:1")
+        elif [ -s "$T/skip" ]; then
+                echo "# $engine: $(cat "$T/skip")"
+                rm -f "$T/skip"
+        else
+                echo "not ok 0 - $engine cannot be made ready: $(tail -n 3 "$T/out" | tr '\n' ' ')"
+        fi
+done
+[ -z "${COFFERDAM_DRIVERS-}" ] || read -ra drivers <<<"$COFFERDAM_DRIVERS"
 
 mkdir "$T/cases"
 cd "$T/cases" || exit 99
-python3 "$TOP/tests/parity/parity.py" --only "${1-}" "$C" "${drivers[@]}"
+python3 "$TOP/tests/parity/parity.py" ${COFFERDAM_WRITE:+--write "$COFFERDAM_WRITE"} --only "${1-}" "$C" "${drivers[@]}"
