@@ -2,12 +2,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -203,6 +205,7 @@ static int open_session(const struct options *o, struct error *err) {
 struct place {
         struct run_dir dir;
         char id[RUN_ID_LEN + 1];
+        bool copied;              /* the runner was: it is removed afterwards */
         bool ours;                /* made for this task: it ends with it */
         char path[PATH_MAX];      /* of the runner, inside */
         char workspace[PATH_MAX]; /* on the host; "": not known */
@@ -236,6 +239,52 @@ static bool on_host(const struct spec *spec) {
         return spec->mode == MODE_NONE || (spec->driver && strcmp(spec->driver, "noop") == 0);
 }
 
+/* Whether files of this host can be mounted in it: on another machine they cannot. */
+static bool far_away(const struct spec *spec) {
+        return spec->driver && strcmp(spec->driver, "kubernetes") == 0;
+}
+
+/* @script with @name as $0 by a shell inside, which reads @bytes. */
+static int run_shell(const struct run_dir *dir, const char *script, const char *name, const struct buf *bytes,
+                     struct error *err) {
+        const char *const argv[] = { "/bin/sh", "-c", script, name, NULL };
+        struct launch_command c;
+        int r;
+
+        r = launch_command_start(dir, argv, &c, err);
+        if (r == 0 && write_all(c.in_fd, bytes->data, bytes->len) < 0)
+                r = error_set(err, -EPIPE, "%s: %s", name, strerror(errno));
+        c.in_fd = fd_close(c.in_fd);
+        if (c.sock >= 0 && !launch_command_wait(&c, COPY_END_MS) && r == 0)
+                r = error_set(err, -ETIMEDOUT, "%s: the shell does not end", name);
+        if (c.over && c.err_fd >= 0) /* what it said last */
+                launch_command_said(&c);
+        if (c.over && (c.end.type != RUN_MSG_EXIT || c.end.code != 0))
+                r = error_set(err, -EIO, "%s: %s", name,
+                              c.end.type == RUN_MSG_ERROR ? c.end.text : ESC(buf_cstr(&c.text)));
+        launch_command_deinit(&c);
+        return r;
+}
+
+/* Feeds the runner to a shell inside, in a run that does not have it: under a new name, never over a file or
+ * a link. */
+static int copy_in(struct place *place, const char *runner, struct error *err) {
+        AUTO_BUF struct buf bytes = { 0 };
+        uint64_t random;
+        int r;
+
+        if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+                return error_set(err, -EIO, "getrandom: %s", strerror(errno));
+        r = file_read_at(AT_FDCWD, runner, BUF_MAX_DEFAULT, &bytes);
+        if (r < 0)
+                return error_set(err, r, "'%s': %s", ESC(runner), strerror(-r));
+        (void) snprintf(place->path, sizeof(place->path), "%s-%016" PRIx64, copied, random);
+        place->copied = true;
+        r = run_shell(&place->dir, "set -C; umask 077; cat >\"$0\" && chmod 700 \"$0\"", place->path, &bytes,
+                      err);
+        return r < 0 ? error_wrap(err, r, "copy the runner into run %s", place->dir.id) : 0;
+}
+
 static int start(const struct ctx *ctx, struct options *o, struct spec *spec, const char *runner,
                  struct place *ret, struct run_msg *end, struct error *err) {
         AUTO_JSON json_t *dump = NULL;
@@ -247,7 +296,7 @@ static int start(const struct ctx *ctx, struct options *o, struct spec *spec, co
                                    .arg = ret };
         int r = 0;
 
-        if (!on_host(spec))
+        if (!on_host(spec) && !far_away(spec))
                 r = add_mount(spec, runner, err);
         (void) snprintf(ret->path, sizeof(ret->path), "%s", on_host(spec) ? runner : inside);
         dump = r == 0 ? spec_dump(spec) : NULL;
@@ -258,33 +307,8 @@ static int start(const struct ctx *ctx, struct options *o, struct spec *spec, co
         if (end->type != RUN_MSG_READY)
                 return error_set(err, -ECANCELED, "%s", end->text);
         ret->ours = true;
-        return run_dir_open(ctx, ret->id, &ret->dir, err);
-}
-
-/* Feeds the runner to a shell inside, in a run that does not have it. */
-static int copy_in(struct place *place, const char *runner, struct error *err) {
-        static const char *const argv[] = { "/bin/sh", "-c", "umask 077; cat >\"$0\" && chmod 700 \"$0\"",
-                                            copied, NULL };
-        struct launch_command c;
-        AUTO_BUF struct buf bytes = { 0 };
-        int r;
-
-        r = file_read_at(AT_FDCWD, runner, BUF_MAX_DEFAULT, &bytes);
-        if (r < 0)
-                return error_set(err, r, "'%s': %s", ESC(runner), strerror(-r));
-        r = launch_command_start(&place->dir, argv, &c, err);
-        if (r == 0 && write_all(c.in_fd, bytes.data, bytes.len) < 0)
-                r = error_set(err, -EPIPE, "the shell took no copy of the runner: %s",
-                              ESC(buf_cstr(&c.text)));
-        c.in_fd = fd_close(c.in_fd);
-        if (c.sock >= 0 && !launch_command_wait(&c, COPY_END_MS) && r == 0)
-                r = error_set(err, -ETIMEDOUT, "the shell that copies the runner does not end");
-        if (c.over && (c.end.type != RUN_MSG_EXIT || c.end.code != 0))
-                r = error_set(err, -EIO, "run %s: copy the runner to %s: %s", place->dir.id, copied,
-                              c.end.type == RUN_MSG_ERROR ? c.end.text : ESC(buf_cstr(&c.text)));
-        launch_command_deinit(&c);
-        (void) snprintf(place->path, sizeof(place->path), "%s", copied);
-        return r;
+        r = run_dir_open(ctx, ret->id, &ret->dir, err);
+        return r == 0 && far_away(spec) ? copy_in(ret, runner, err) : r;
 }
 
 /* The workspace of a run that was started by somebody else. */
@@ -312,6 +336,8 @@ static int join(const struct ctx *ctx, const struct options *o, struct place *re
 static void leave(struct place *place) {
         struct error err = { 0 };
 
+        if (place->copied && !place->ours)
+                (void) run_shell(&place->dir, "rm -f \"$0\"", place->path, &(struct buf){ 0 }, &err);
         if (place->ours && place->dir.fd >= 0 && control_stop(&place->dir, STOP_GRACE_S, &err) < 0)
                 log_warn("%s", err.msg);
         run_dir_deinit(&place->dir);
@@ -429,7 +455,7 @@ static int work(const struct ctx *ctx, struct options *o, struct work *w) {
         if (r < 0) {
                 launch_report(&o->common, *msg.failure_code ? msg.failure_code : "SANDBOX_SETUP_FAILED",
                               err.msg);
-                return msg.code;
+                return msg.code ? msg.code : EXIT_SETUP;
         }
         launch_task(&(struct launch_order){ .ctx = ctx,
                                             .dir = &w->place.dir,

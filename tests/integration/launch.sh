@@ -93,9 +93,9 @@ joins_a_run() {
         script <<<'begin(); result(output=sys.argv[0])'
         id=$("$C" start)
         ends 0 --run "$id"
-        out '.output == "/tmp/.cofferdam-runner" and .run_id == "'"$id"'"'
+        out '(.output | test("^/tmp/.cofferdam-runner-[0-9a-f]{16}$")) and .run_id == "'"$id"'"'
         ends 0 --run "$id"
-        "$C" exec "$id" -- true || fail 'the run is gone'
+        eq '' "$("$C" exec "$id" -- sh -c 'ls /tmp/.coff*' 2>/dev/null)" 'copies that are left'
         "$C" stop "$id" >/dev/null
         ends 125 --run "$id"
         ends 2 --run "$id" --network none
