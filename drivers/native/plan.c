@@ -433,6 +433,13 @@ static const char *root_text(const struct driver_plan *plan) {
                                                                 : "host, read-only";
 }
 
+static json_t *image_json(const struct driver_plan *plan) {
+        if (!plan->oci)
+                return NULL;
+        return json_pack("{s:o,s:o}", "ref", json_from_bytes(plan->oci->image, PATH_JSON_MAX), "id",
+                         json_from_bytes(plan->oci->image_id, PATH_JSON_MAX));
+}
+
 json_t *native_describe(const struct driver_plan *plan) {
         json_t *mechanisms = json_pack(
                 "{s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "user_namespace", userns_text(plan), "root", root_text(plan),
@@ -440,12 +447,12 @@ json_t *native_describe(const struct driver_plan *plan) {
                 plan->rungs.no_proc ? "absent" : "new", "system_calls",
                 plan->profile.len ? "seccomp, with a profile" : "seccomp", "scope", scope_text(plan));
 
-        return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
+        return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o*,s:o*,s:o,s:o,s:o,s:{s:s,s:I,s:I,s:o},s:o}", "regions",
                          regions_json(plan), "network", net_json(plan), "tmpfs", tmpfs_json(plan),
                          "host_state", host_state_json(plan), "bypass", bypass_json(plan), "degraded",
-                         degraded_json(plan), "toolchains", toolchains_json(plan), "seeds", seeds_json(plan),
-                         "mechanisms", mechanisms, "user", "name", plan->id.name, "uid",
-                         (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid, "home",
-                         json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
+                         degraded_json(plan), "image", image_json(plan), "toolchains", toolchains_json(plan),
+                         "seeds", seeds_json(plan), "mechanisms", mechanisms, "user", "name", plan->id.name,
+                         "uid", (json_int_t) plan->id.inside_uid, "gid", (json_int_t) plan->id.inside_gid,
+                         "home", json_from_bytes(plan->id.home, PATH_JSON_MAX), "workspace",
                          json_from_bytes(plan->workspace, PATH_JSON_MAX));
 }

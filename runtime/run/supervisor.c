@@ -397,7 +397,7 @@ static void tell_started(struct supervisor *s) {
         const json_t *const network = json_object_get(json_object_get(spec, "network"), "mode");
         json_t *const plan = json_object_get(s->record.state, "plan");
         AUTO_JSON json_t *isolation = json_copy(plan);
-        const char *const root = "host";
+        const char *const root = json_object_get(plan, "image") ? "image" : "host";
 
         if (json_object_get(plan, "network"))
                 (void) json_object_set_new(isolation, "network",
@@ -407,9 +407,10 @@ static void tell_started(struct supervisor *s) {
         tell_refused(s);
         tell_degraded(s, plan);
         events_emit(&s->record.events, "sandbox_started",
-                    json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,
+                    json_pack("{s:s,s:O*,s:O*,s:s,s:O*,s:O*,s:O*,s:I,s:O*}", "driver", s->args->driver->name,
                               "mode", json_object_get(mode, "value"), "tier", json_object_get(mode, "tier"),
-                              "root", root, "workspace", json_object_get(plan, "workspace"), "network",
+                              "root", root, "image", json_object_get(plan, "image"), "workspace",
+                              json_object_get(plan, "workspace"), "network",
                               json_object_get(network, "value"), "setup_ms",
                               (json_int_t) ((clock_ns() - s->started_ns) / 1000000), "isolation", isolation));
         tell_allowed(s);

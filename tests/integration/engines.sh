@@ -55,6 +55,8 @@ serves_commands() {
         engine_ready "$1"
         id=$("$C" start -d "$1" --image busy:1 -e A=1)
         eq 1 "$(containers "$1" | wc -l)"
+        has "$("$C" events "$id")" '"root":"image","image":{"ref":"busy:1"'
+        # another image of that name, or none, is nothing to this run
         eq '1 2' "$("$C" exec -e B=2 "$id" -- sh -c 'echo $A $B')"
         eq abc "$(echo abc | "$C" exec "$id" -- cat)"
         # a script of a megabyte is more than one argument can be: it comes by stdin, whose end is seen
