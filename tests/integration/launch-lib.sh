@@ -11,7 +11,7 @@ for program in libexec/cofferdam-runner libexec/cofferdam-auth-proxy; do
                 exit 0
         }
 done
-install -m 755 "$here/mcp-server.py" "$T/mcp-server"
+install -m 755 "$TOP/tests/integration/mcp-server.py" "$T/mcp-server"
 
 servers=()
 end_servers() {
@@ -30,7 +30,7 @@ model() {
         mkdir -p "$T/api"
         rm -f "$T/api"/*
         mv script.json "$T/api/"
-        python3 "$here/messages-api.py" "$T/api" --tls "$T/cert.pem" "$T/key.pem" "${@:2}" >"$T/api/log" 2>&1 &
+        python3 "$TOP/tests/integration/messages-api.py" "$T/api" --tls "$T/cert.pem" "$T/key.pem" "${@:2}" >"$T/api/log" 2>&1 &
         api=$!
         trap 'kill $api 2>/dev/null' EXIT
         wait_for 10 test -s "$T/api/port" || fail "no server: $(cat "$T/api/log")"
