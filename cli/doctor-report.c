@@ -69,8 +69,14 @@ size_t report_failures(const struct report *report) {
         return n;
 }
 
+static bool native_serves(const struct report *report) {
+        return driver_find("native") && missing_rows(report) == 0;
+}
+
 const char *report_driver(const struct report *report) {
-        return driver_find("native") && missing_rows(report) == 0 ? "native" : NULL;
+        if (report->planned)
+                return report->driver;
+        return native_serves(report) ? "native" : NULL;
 }
 
 /* Words of @text from column @at on, the following lines indented to @indent; ends the line. */
@@ -181,7 +187,7 @@ static bool row_ok(const struct report *report, const char *key) {
 static json_t *drivers_json(const struct report *report) {
         json_t *list = json_array();
 
-        if (report_driver(report))
+        if (native_serves(report))
                 (void) json_array_append_new(list, json_string("native"));
         if (row_ok(report, "podman_client") && row_ok(report, "podman_runtime"))
                 (void) json_array_append_new(list, json_string("podman"));
@@ -190,10 +196,14 @@ static json_t *drivers_json(const struct report *report) {
         return list;
 }
 
-/* what the driver that was selected can do of the features that specifications ask for */
-static json_t *capabilities_json(bool native) {
-        return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", 0, "build", 0, "mounts", native,
-                         "network_policy", native, "post_create", native, "remote_user", native);
+/* what the driver that was selected can do of the features that specifications ask for; on the host all that
+ * can be done is to run a command */
+static json_t *capabilities_json(const char *driver) {
+        const bool engine = driver && (strcmp(driver, "podman") == 0 || strcmp(driver, "docker") == 0);
+        const bool walls = driver && (engine || strcmp(driver, "native") == 0);
+
+        return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", engine, "build", engine, "mounts", walls,
+                         "network_policy", walls, "post_create", driver != NULL, "remote_user", walls);
 }
 
 static const char *program_path(char *buf, size_t size) {
@@ -269,7 +279,7 @@ json_t *report_json(const struct ctx *ctx, const struct report *report) {
                          "sandbox_default", default_mode(ctx), "selected_driver", driver ? driver : "",
                          "available_drivers", drivers_json(report), "scheduling_policy", "", "iterion_binary",
                          json_from_bytes(program, sizeof(program)), "iterion_binary_link", linkage,
-                         "capabilities", capabilities_json(driver != NULL));
+                         "capabilities", capabilities_json(driver));
         if (!root || json_object_set_new(root, "version", json_string(COFFERDAM_VERSION)) < 0 ||
             json_object_set_new(root, "failures", json_integer((json_int_t) report_failures(report))) < 0 ||
             json_object_set_new(root, "target", json_string(report->cloud ? "cloud" : "local")) < 0 ||

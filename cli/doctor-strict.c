@@ -87,7 +87,7 @@ static void check_rungs(struct report *report, const struct driver_ops *driver,
 
 static const struct driver_ops *check_driver(const struct ctx *ctx, struct report *report,
                                              const struct spec *spec) {
-        const char *const name = spec->driver ? spec->driver : "auto";
+        const char *const name = spec->mode == MODE_NONE ? "noop" : spec->driver ? spec->driver : "auto";
         struct error err = { 0 };
         const struct driver_ops *driver =
                 strcmp(name, "auto") == 0 ? driver_choose(ctx, spec, &err) : driver_find(name);
@@ -132,6 +132,18 @@ static bool check_namespace(struct report *report, const struct driver_ops *driv
         return false;
 }
 
+/* A plan that fails for a row that is missing says so in the row's words: one failure, one remedy. */
+static void count_once(struct report *report, const struct error *err) {
+        for (size_t i = 0; i < report->n_rows; i++) {
+                struct probe_row *row = &report->rows[i];
+                struct error same = { 0 };
+
+                if (row->required && row->state == PROBE_MISSING && row->remedy[0] &&
+                    probe_refusal(row, &same) < 0 && strstr(err->msg, same.msg))
+                        row->required = false;
+        }
+}
+
 /* Resolves the workspace, mounts, seeds and toolchains; starts nothing. @ret_driver: in, out: who it falls
  * to. Return: as check_namespace(). */
 static bool check_plan(const struct ctx *ctx, struct report *report, const struct driver_ops **ret_driver,
@@ -149,9 +161,12 @@ static bool check_plan(const struct ctx *ctx, struct report *report, const struc
         }
         if (run_plan(ctx, spec, &driver, &plan, &err) < 0) {
                 add_check(report, "plan", CHECK_FAIL, err.msg);
+                count_once(report, &err);
+                report->driver = NULL;
                 return false;
         }
         *ret_driver = driver;
+        report->driver = driver->name;
         if (strcmp(driver->name, "native") != 0 && spec->isolation == ISOLATION_DEGRADE)
                 add_check(report, "driver", CHECK_WARN,
                           "no sandbox can be made: a fence of landlock and seccomp is");
@@ -238,6 +253,8 @@ void report_strict(const struct ctx *ctx, const struct flags *flags, struct repo
         }
         relax_rows(report, spec);
         driver = check_driver(ctx, report, spec);
+        report->planned = true;
+        report->driver = driver ? driver->name : NULL;
         if (driver)
                 own = check_plan(ctx, report, &driver, spec);
         if (driver)

@@ -29,6 +29,8 @@ struct report {
         size_t n_rows;
         struct check checks[CHECKS_MAX]; /* with --strict */
         size_t n_checks;
+        bool planned;         /* --strict has looked for a driver of the run: */
+        const char *driver;   /* it, static; NULL: none serves it */
         char spread_key[320]; /* of the specification, with --strict; "": none */
         bool cloud;           /* for a Kubernetes cluster: this host need not be able to run anything */
 };
@@ -39,7 +41,8 @@ const struct probe_row *report_row(const struct report *report, const char *key)
 /** report_failures() - how many required rows are missing, plus the checks that failed */
 size_t report_failures(const struct report *report);
 
-/** report_driver() - the driver that a run takes by itself; NULL: none serves here. Static. */
+/** report_driver() - the driver that the run of --strict, else one by itself, takes; NULL: none serves it
+ * here. Static. */
 const char *report_driver(const struct report *report);
 
 /**

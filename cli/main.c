@@ -22,9 +22,17 @@
 #include "runtime/lib/request.h"
 
 static int verb_version(const struct ctx *ctx, int argc, char **argv) {
+        const char *const word = argc > 1 ? argv[1] : NULL;
+
         (void) ctx;
-        (void) argc;
-        (void) argv;
+        if (word && strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0) {
+                log_error("version: unexpected word '%s': 'cofferdam version' takes none", ESC(word));
+                return EXIT_USAGE;
+        }
+        if (word) {
+                printf("Usage: cofferdam version\n\nShow the version.\n");
+                return EXIT_OK;
+        }
         printf("cofferdam %s\n", COFFERDAM_VERSION);
         return EXIT_OK;
 }

@@ -244,6 +244,8 @@ static int usage(const char *word) {
                           ESC(word));
         else if (near)
                 log_error("spec: unknown word '%s': did you mean '%s'?", ESC(word), near);
+        else if (word)
+                log_error("spec: unknown word '%s': say what to do: show, check or schema", ESC(word));
         else
                 log_error("spec: say what to do: show, check or schema");
         return EXIT_USAGE;

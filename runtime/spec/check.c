@@ -163,8 +163,10 @@ const char *check_service(const char *text) {
         const char *host = text + 7, *colon;
         uint64_t port;
 
-        if (strncmp(text, "unix:/", 6) == 0)
-                return NULL;
+        if (strncmp(text, "unix:", 5) == 0)
+                return text[5] == '/' ? NULL
+                                      : "must have an absolute path behind 'unix:', such as "
+                                        "unix:/run/auth-proxy.sock";
         if (strncmp(text, "http://", 7) == 0) {
                 colon = strrchr(host, ':');
                 if (colon && colon > host && strcspn(host, "/@?#%\\") == strlen(host) &&

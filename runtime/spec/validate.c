@@ -99,6 +99,14 @@ static int validate_mode(const struct spec *spec, struct error *err) {
         return 0;
 }
 
+/* Whoever writes one '*' means more than the names of one label that it matches. */
+static bool allows_star(const struct spec *spec) {
+        for (size_t i = 0; i < spec->network.n_rules; i++)
+                if (spec->network.rules[i][strspn(spec->network.rules[i], "*")] == '\0')
+                        return true;
+        return false;
+}
+
 /* Rules that nobody would apply: said later, or by the same, than the mode that has no use for them. */
 static int validate_network(const struct spec *spec, struct error *err) {
         static const char *const names[] = { "preset", "rules", "transparent" };
@@ -115,8 +123,9 @@ static int validate_network(const struct spec *spec, struct error *err) {
                         return error_set(
                                 err, -EINVAL,
                                 "network.%s: is for mode 'allowlist' or 'denylist': set network.mode "
-                                "(--network) too",
-                                names[i]);
+                                "(--network) too%s",
+                                names[i],
+                                allows_star(spec) ? "; or --network open, to allow everything" : "");
         }
         return 0;
 }

@@ -225,6 +225,25 @@ usage_errors() {
         done
 }
 
+# the driver of the run, not of a run by itself
+strict_names_the_driver() {
+        need_command python3
+        for words in '--driver noop' '--mode none'; do
+                # shellcheck disable=SC2086
+                "$C" doctor --strict $words --json >out || true
+                python3 -c 'import json; r=json.load(open("out")); assert r["selected_driver"] == "noop" and not r["capabilities"]["mounts"], r["selected_driver"]'
+        done
+        "$C" doctor --strict --driver native --json >out || true
+        python3 -c 'import json; r=json.load(open("out")); assert r["selected_driver"] in ("native", ""), r["selected_driver"]'
+}
+
+# what the plan says of a missing row is the same failure
+strict_counts_a_row_once() {
+        [ "$(id -u)" != 0 ] || skip 'only a user cannot do without user namespaces'
+        status 1 "$deny" userns "$C" doctor --strict --isolation degrade >out
+        eq '1 required check failed: such a run is refused here.' "$(tail -n 1 out)"
+}
+
 strict_names_what_is_wrong() {
         status 1 "$C" doctor --strict "$W/none.yaml" >out
         has "$(cat out)" 'specification     fail'
@@ -640,4 +659,6 @@ t 'strict names what is wrong' strict_names_what_is_wrong
 t 'strict: limits' strict_knows_limits
 t 'strict: network open needs no net namespace' strict_needs_no_net_namespace_for_open
 t 'a closed output is a failure' closed_output_is_a_failure
+t 'strict names the driver of the run' strict_names_the_driver
+t 'strict counts a missing row once' strict_counts_a_row_once
 finish

@@ -52,6 +52,23 @@ help_of_a_verb_is_its_own() {
         done
         want="'version'" refuse help versoin
 }
+# a word of 'run' would be a command
+help_of_a_word() {
+        local word
+        for word in show check schema; do
+                status 0 "$C" help spec "$word" >out 2>err
+                "$C" spec "$word" --help | cmp - out || fail "help spec $word"
+        done
+        want="'true' is a word too many" refuse help run true
+        want="'x' is a word too many" refuse help spec check x
+        want="'zzz'" refuse help spec zzz
+}
+version_takes_no_word() {
+        want="unexpected word '--bogus'" refuse version --bogus
+        want="unexpected word 'x'" refuse version x
+        has "$("$C" version)" 'cofferdam '
+        eq "$("$C" version)" "$("$C" --version)"
+}
 unknown_verb_without_a_neighbour() { want='cofferdam help' refuse zzzzzzzz; }
 verb_with_control_bytes() {
         want='\n' refuse $'a\nb\033[31m'
@@ -75,4 +92,6 @@ t 'help of a verb' help_of_a_verb_is_its_own
 t 'an unknown verb without a neighbour' unknown_verb_without_a_neighbour
 t 'a verb with control bytes is escaped' verb_with_control_bytes
 t 'version' version_is_one_line
+t 'help of a word of a verb' help_of_a_word
+t 'version takes no word' version_takes_no_word
 finish

@@ -308,6 +308,8 @@ static void spec_resolve_refuses_bad_values(void **state) {
                 { "--secret T=env:T,host=a.example,inject=cookie", -EINVAL, "'cookie' must be bearer" },
                 { "--secret T=env:T,host=a.example,inject=header:Host", -EINVAL, "must name a header" },
                 { "--secret T=env:T,host=a.example,inject=basic:a:b", -EINVAL, "must have a user name" },
+                { "--allow *", -EINVAL, "or --network open, to allow everything" },
+                { "--auth-proxy unix:ADMIN", -EINVAL, "absolute path behind 'unix:', such as" },
                 { "--secret T=env:T,host=a.example,as=socket", -EINVAL, "unknown value 'socket'" },
                 { "--secret T=env:T,host=a.example,as=env", -EINVAL, "are for 'as: proxied'" },
                 { "--secret T=env:T,host=a.example,more=x", -EINVAL, "'more': want NAME=env:VARIABLE" },
