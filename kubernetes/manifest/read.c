@@ -203,7 +203,7 @@ static bool is_given(const struct spec *spec, enum section section, const char *
 
 /* Names and values; one without a value is the caller's variable, or an error where @envp is NULL. */
 static int read_pairs(struct kube_plan *plan, const struct spec_env *env, size_t n, const char *const *envp,
-                      const char *key, const struct kube_pair **ret, size_t *ret_n, struct error *err) {
+                      const struct kube_pair **ret, size_t *ret_n, struct error *err) {
         struct kube_pair *pairs = kube_plan_array(plan, n, sizeof(*pairs));
         size_t used = 0;
 
@@ -213,7 +213,8 @@ static int read_pairs(struct kube_plan *plan, const struct spec_env *env, size_t
                 const char *value = env[i].value ? env[i].value : lookup(envp, env[i].name);
 
                 if (!value && !envp)
-                        return error_set(err, -EINVAL, "%s: '%s' has no value", key, ESC(env[i].name));
+                        return error_set(err, -EINVAL, "'%s' has no value: want NAME: VALUE",
+                                         ESC(env[i].name));
                 if (value) /* as elsewhere: a variable that the caller has not is none inside */
                         pairs[used++] = (struct kube_pair){ env[i].name, value };
         }
@@ -393,14 +394,18 @@ static int read_lists(struct kube_plan *p, const struct spec *spec, const struct
         static const char *const none[] = { NULL };
         int r;
 
-        r = read_pairs(p, spec->env, spec->n_env, from->environ ? from->environ : none, "env", &p->env,
-                       &p->n_env, err);
-        if (r == 0)
-                r = read_pairs(p, spec->kubernetes.labels, spec->kubernetes.n_labels, NULL,
-                               "kubernetes.labels", &p->labels, &p->n_labels, err);
-        if (r == 0)
+        r = read_pairs(p, spec->env, spec->n_env, from->environ ? from->environ : none, &p->env, &p->n_env,
+                       err);
+        if (r == 0) {
+                r = read_pairs(p, spec->kubernetes.labels, spec->kubernetes.n_labels, NULL, &p->labels,
+                               &p->n_labels, err);
+                r = r < 0 ? error_wrap(err, r, "kubernetes.labels") : 0;
+        }
+        if (r == 0) {
                 r = read_pairs(p, spec->kubernetes.node_selector, spec->kubernetes.n_node_selector, NULL,
-                               "kubernetes.node_selector", &p->node_selector, &p->n_node_selector, err);
+                               &p->node_selector, &p->n_node_selector, err);
+                r = r < 0 ? error_wrap(err, r, "kubernetes.node_selector") : 0;
+        }
         for (size_t i = 0; r == 0 && i < spec->kubernetes.n_tolerations; i++)
                 r = kube_tolerations_add(p, spec->kubernetes.tolerations[i], err);
         if (r == 0)
