@@ -6,6 +6,7 @@
 
 #include "cli/verbs.h"
 #include "drivers/native/seccomp-show.h"
+#include "kubernetes/manifest/read.h"
 #include "netns/policy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -150,6 +151,20 @@ static int spec_show(const struct spec *spec, const struct spec_args *args) {
         return EXIT_OK;
 }
 
+/* What section kubernetes means is for who makes pods to know. */
+static int check_pod(const struct spec *spec, struct error *err) {
+        AUTO_KUBE_PLAN struct kube_plan plan = { 0 };
+        const struct kube_read from = { .name = "spec-check",
+                                        .run_id = "spec-check",
+                                        .new_claim = "spec-check" };
+        int r;
+
+        if (strcmp(spec->driver, "kubernetes") != 0)
+                return 0;
+        r = kube_plan_read(spec, &from, &plan, err);
+        return r < 0 ? r : kube_plan_check(&plan, err);
+}
+
 static int spec_check(const struct spec *spec, const struct spec_args *args) {
         AUTO_JSON json_t *report = NULL;
         AUTO_POLICY struct policy *policy = NULL;
@@ -159,6 +174,8 @@ static int spec_check(const struct spec *spec, const struct spec_args *args) {
         /* what the rules of the network mean is not the specification's to know, but wrong is wrong */
         r = policy_new(spec->network.mode, spec->network.preset, (const char *const *) spec->network.rules,
                        spec->network.n_rules, &policy, &err);
+        if (r == 0)
+                r = check_pod(spec, &err);
         if (r < 0)
                 return spec_failed(args, r, &err);
         if (!args->json)

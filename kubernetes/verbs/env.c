@@ -115,7 +115,9 @@ static int list(struct env_args *a, struct kube *kube, char **words, struct erro
                 return 0;
         }
         printf("%-36s %-12s %-8s %-12s %-20s %s\n", "NAME", "STATUS", "SIZE", "EXPIRES", "RUN", "STEP");
-        json_array_foreach(rows, i, claim) print_row(claim, (int64_t) time(NULL));
+        json_array_foreach(rows, i, claim) {
+                print_row(claim, (int64_t) time(NULL));
+        }
         return 0;
 }
 
