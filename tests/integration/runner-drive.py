@@ -93,6 +93,7 @@ class Run:
                 self.process.stdin.close()
                 self.code = self.process.wait(60)
                 self.stderr = self.process.stderr.read().decode()
+                check("Sanitizer" not in self.stderr and "runtime error" not in self.stderr, self.stderr)
                 return envelope["data"]
             for reply in (self.answer(envelope) or []) if self.answer else []:
                 self.send(*reply)
