@@ -348,12 +348,93 @@ static void times_of_a_plan(void **state) {
         assert_true(kube_expires_at(&plan) == INT64_MAX);
 }
 
+/* --- memory --- */
+
+static size_t allocations, fail_at; /* of jansson; 0: none fails */
+
+static void *failing_malloc(size_t size) {
+        return ++allocations == fail_at ? NULL : malloc(size);
+}
+
+static json_t *pod_and_more(const struct kube_plan *plan) {
+        AUTO_JSON json_t *pod = kube_pod(plan), *job = kube_job(plan), *claim = kube_claim(plan),
+                         *policy = kube_network_policy(plan), *admin = kube_admin(plan, true);
+
+        return pod && job && claim && policy && admin
+                       ? json_pack("[O, O, O, O, O]", pod, job, claim, policy, admin)
+                       : NULL;
+}
+
+/* Whichever allocation fails: nothing comes, and never an object that lacks a wall. Red when make_put()
+ * forgets. */
+static void objects_are_whole_or_not_there(void **state) {
+        static const struct kube_volume volumes[] = {
+                { .kind = KUBE_VOL_SCRATCH, .target = "/a", .size = "1Gi", .storage_class = "c" },
+                { .kind = KUBE_VOL_SECRET, .target = "/b", .source = "s", .key = "k" },
+                { .kind = KUBE_VOL_CONFIGMAP, .target = "/c", .source = "s" },
+        };
+        static const struct kube_secret_env secret = { "A", "s", "k" };
+        static const struct kube_toleration toleration = { "a", NULL, "NoExecute", 5 };
+        struct kube_plan plan;
+        AUTO_JSON json_t *whole = NULL;
+        size_t n, failures = 0;
+
+        (void) state;
+        kube_plan_init(&plan);
+        plan.name = "p";
+        plan.image = "i";
+        plan.run_id = plan.step = "r";
+        plan.command = command;
+        plan.n_command = 1;
+        plan.volumes = volumes;
+        plan.n_volumes = ARRAY_SIZE(volumes);
+        plan.secret_env = &secret;
+        plan.n_secret_env = 1;
+        plan.profiles = same_dir;
+        plan.n_profiles = 1;
+        plan.tolerations = &toleration;
+        plan.n_tolerations = 1;
+        plan.sessions_claim = "s";
+        plan.managed_settings = "m";
+        plan.environment.path = "/w";
+        plan.environment.claim = "c";
+        plan.owner_name = plan.owner_uid = "o";
+        plan.spread_key = "a/b";
+        plan.egress_ip = "::1";
+        plan.egress_port = 1;
+        assert_int_equal(kube_plan_check(&plan, NULL), 0);
+        json_set_alloc_funcs(failing_malloc, free);
+        allocations = fail_at = 0;
+        whole = pod_and_more(&plan);
+        assert_non_null(whole);
+        n = allocations;
+        for (size_t i = 1; i <= n; i++) {
+                json_t *got;
+
+                allocations = 0;
+                fail_at = i;
+                got = pod_and_more(&plan);
+                fail_at = 0;
+                if (got && !json_equal(got, whole))
+                        fail_msg("allocation %zu of %zu: something is left out", i, n);
+                failures += !got;
+                json_decref(got);
+        }
+        assert_true(failures > n / 2);
+        json_set_alloc_funcs(malloc, free);
+}
+
 int main(void) {
         static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(label_value_of_any_text),   cmocka_unit_test(quantity_is_read),
-                cmocka_unit_test(tolerations_are_read),      cmocka_unit_test(volume_is_read),
-                cmocka_unit_test(subdir_of_a_profile),       cmocka_unit_test(plan_is_refused),
-                cmocka_unit_test(environment_id_is_checked), cmocka_unit_test(times_of_a_plan),
+                cmocka_unit_test(label_value_of_any_text),
+                cmocka_unit_test(quantity_is_read),
+                cmocka_unit_test(tolerations_are_read),
+                cmocka_unit_test(volume_is_read),
+                cmocka_unit_test(subdir_of_a_profile),
+                cmocka_unit_test(plan_is_refused),
+                cmocka_unit_test(environment_id_is_checked),
+                cmocka_unit_test(times_of_a_plan),
+                cmocka_unit_test(objects_are_whole_or_not_there),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
