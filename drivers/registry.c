@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "drivers/driver.h"
+#include "drivers/kubernetes/kubernetes.h"
 #include "drivers/native/native.h"
 #include "drivers/noop/noop.h"
 #include "drivers/oci/oci.h"
@@ -9,9 +10,9 @@
 enum { N_CHOICES = 3 }; /* the others are never picked, only named */
 
 /* in order of preference */
-static const struct driver_ops *const drivers[] = { &driver_native, &driver_podman, &driver_docker,
-                                                    &driver_noop, &driver_landlock };
-static const char *const names[] = { "auto", "native", "podman", "docker", "noop" };
+static const struct driver_ops *const drivers[] = { &driver_native,     &driver_podman, &driver_docker,
+                                                    &driver_kubernetes, &driver_noop,   &driver_landlock };
+static const char *const names[] = { "auto", "native", "podman", "docker", "kubernetes", "noop" };
 
 const struct driver_ops *driver_find(const char *name) {
         for (size_t i = 0; i < ARRAY_SIZE(drivers); i++)
@@ -23,6 +24,9 @@ const struct driver_ops *driver_find(const char *name) {
 const struct driver_ops *driver_choose(const struct ctx *ctx, const struct spec *spec, struct error *err) {
         struct error first = { 0 }, why;
 
+        /* in a pod, with the image that a pod needs: the cluster's walls, not some inside of one */
+        if (kubernetes_is_inside(ctx) && spec->image && driver_kubernetes.probe(ctx, spec, &first) == 0)
+                return &driver_kubernetes;
         for (size_t i = 0; i < N_CHOICES; i++) {
                 int r;
 

@@ -12,6 +12,7 @@
 
 #include "kubernetes/client/doctor.h"
 #include "kubernetes/command.h"
+#include "kubernetes/life/run.h"
 #include "kubernetes/verbs/oneoff.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -31,6 +32,12 @@ static const struct command commands[] = {
         { "env", "list or remove environments", command_env },
         { "doctor", "what the cluster can do for runs, as JSON", command_doctor },
         { "version", "show the version", command_version },
+        { "life", "the process of a run", command_life },
+        { "serve", "the process that starts the commands of a run", command_serve },
+        { "exec", "the process of a command", command_exec },
+        { "refresh", "replace a file of a run's workspace", command_refresh },
+        { "reap", "delete what has expired", command_reap },
+        { "release", "delete what a run or an owner has made", command_release },
 };
 
 int main(int argc, char **argv) {

@@ -611,6 +611,7 @@ static int start(struct supervisor *s, struct error *err) {
                 .upper_fd = args->dir->upper_fd,
                 .run_fd = args->dir->fd,
                 .relay_sock = args->tokens->sock,
+                .env = args->tokens->env,
                 .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2], args->tokens->sock },
                 .n_keep_fds = 5,
                 .secrets = args->secrets->files,

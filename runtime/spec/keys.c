@@ -36,7 +36,7 @@ static const struct word driver_words[] = {
         { .name = "native" },
         { .name = "docker" },
         { .name = "podman" },
-        { .name = "kubernetes", .instead = "use 'native' or 'auto'" },
+        { .name = "kubernetes" },
         { .name = "noop", .trust = TRUST_OPERATOR },
         { 0 },
 };

@@ -498,7 +498,6 @@ static void spec_validate_refuses_what_it_cannot_do(void **state) {
                 const char *text, *key;
         } cases[] = {
                 { "rootfs: /r", "rootfs" },
-                { "driver: kubernetes", "driver 'kubernetes'" },
                 { "security: {no_new_privs: false}", "security.no_new_privs" },
         };
 

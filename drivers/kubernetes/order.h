@@ -1,0 +1,42 @@
+/*
+ * order.h - what the processes of cofferdam-kubernetes are told; the other side: kubernetes/life/order.h
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "drivers/copied.h"
+#include "drivers/driver.h"
+#include "kubernetes/manifest/read.h"
+
+/** struct kube_names - what a run is called in the cluster; made when it is planned */
+struct kube_names {
+        char pod[KUBE_UNIQUE_LEN];
+        char claim[KUBE_UNIQUE_LEN];
+};
+
+/** kube_names_make() - new ones */
+void kube_names_make(struct kube_names *ret);
+
+/**
+ * order_of_run() - everything that is made for the run, dated now
+ * @run_id: NULL: only to check the specification
+ * @env: "NAME=value" for every command of the pod, tokens; NULL: none
+ * Return: 0 and @ret (new reference), -EINVAL, -ENOTSUP, -ENOMEM.
+ */
+struct kube_run_order {
+        const struct ctx *ctx;
+        const struct spec *spec;
+        const struct copied *copied;
+        const struct kube_names *names;
+        const char *run_id;
+        const char *const *env;
+};
+int order_of_run(const struct kube_run_order *of, json_t **ret, struct error *err)
+        __attribute__((warn_unused_result));
+
+/** order_of_command() - @req as kubernetes/life/exec.h takes it; new reference, NULL: no memory */
+json_t *order_of_command(const struct kube_run_order *of, const struct exec_request *req);
+
+/** order_fd() - a memory file with @order. Return: owned descriptor or -errno. */
+int order_fd(const json_t *order) __attribute__((warn_unused_result));
