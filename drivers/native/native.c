@@ -373,6 +373,8 @@ static int start_container(struct sandbox *sb, struct setup *s, const struct sta
         if (sb->init_pidfd < 0)
                 return error_set(err, -errno, "the container's first process: %s", strerror(errno));
         watch_container(sb);
+        if (sb->plan->oci->outside)
+                return inject_nothing(s, &sb->container, err);
         sb->mnt_ns = open_ns(sb, "mnt");
         if (sb->plan->oci->rootless)
                 sb->user_ns = open_ns(sb, "user");

@@ -16,6 +16,7 @@
 #include "drivers/native/parts.h"
 #include "drivers/native/setup.h"
 #include "drivers/native/uplink.h"
+#include "drivers/oci/oci.h"
 #include "netns/names.h"
 #include "netns/policy.h"
 #include "netns/redirect.h"
@@ -70,6 +71,11 @@ static int choose_way(struct driver_plan *plan, const struct spec *spec, struct 
         bool asked;
 
         plan->net_leads = spec->network.transparent;
+        if (plan->net_leads && plan->oci && plan->oci->outside) {
+                plan->net_leads = false;
+                plan_degrade(plan, "transparent network", "the variables of the proxy only",
+                             "rules of nftables take root");
+        }
         if (!plan->net_leads || host_can(plan->ctx, "nftables", &row))
                 return 0;
         asked = spec->tier_of[key] != TIER_BUILTIN || spec->mode == MODE_INLINE; /* exactly this or nothing */

@@ -423,6 +423,8 @@ static const char *userns_text(const struct driver_plan *plan) {
 }
 
 static const char *guard_text(const struct driver_plan *plan) {
+        if (plan->oci && plan->oci->outside)
+                return "none: binds of the engine";
         return !plan->rungs.no_guard ? "fuse" : plan->rungs.no_overlay ? "none: read-only" : "overlayfs";
 }
 

@@ -36,18 +36,24 @@ static bool can_be_told(const char *path) {
         return !strchr(path, ',') || !strchr(path, ':');
 }
 
-int oci_bind(struct cli_args *args, const char *program, const char *source, const char *target,
-             struct error *err) {
+static int add_bind(struct cli_args *args, const char *program, const char *source, const char *target,
+                    bool readonly, struct error *err) {
         const bool comma = strchr(source, ',') || strchr(target, ',');
 
         if (!can_be_told(source) || !can_be_told(target) ||
             (comma && (strchr(source, ':') || strchr(target, ':'))))
                 return cannot_tell(can_be_told(source) ? target : source, program, err);
         if (comma)
-                cli_add_pair(args, "--volume", "%s:%s:ro", source, target);
+                cli_add_pair(args, "--volume", "%s:%s:%s", source, target, readonly ? "ro" : "rw");
         else
-                cli_add_pair(args, "--mount", "type=bind,source=%s,target=%s,readonly", source, target);
+                cli_add_pair(args, "--mount", "type=bind,source=%s,target=%s%s", source, target,
+                             readonly ? ",readonly" : "");
         return 0;
+}
+
+int oci_bind(struct cli_args *args, const char *program, const char *source, const char *target,
+             struct error *err) {
+        return add_bind(args, program, source, target, true, err);
 }
 
 /* An empty place that can be mounted on. */
@@ -70,6 +76,34 @@ static bool is_covered(const struct driver_plan *plan, const char *path) {
                 if (path_below(path, plan->places[i].target))
                         return true;
         return false;
+}
+
+/* Where nobody enters, the engine mounts all there is. */
+static int add_place(const struct driver_plan *plan, const struct native_place *p, struct cli_args *args,
+                     struct error *err) {
+        const char *const program = plan->oci->program;
+        const struct native_tmpfs *tmpfs;
+
+        if (p->region >= 0) {
+                const struct native_region *r = &plan->regions[p->region];
+
+                return add_bind(args, program, r->pin.real, r->target, r->kind == REGION_RO, err);
+        }
+        tmpfs = &plan->tmpfs[p->tmpfs];
+        if (!can_be_told(tmpfs->target) || strchr(tmpfs->target, ':'))
+                return cannot_tell(tmpfs->target, program, err);
+        cli_add_pair(args, "--tmpfs", "%s:rw,exec,nosuid,nodev,size=%llu,mode=%o,uid=%u,gid=%u",
+                     tmpfs->target, (unsigned long long) tmpfs->size_bytes, tmpfs->mode, plan->id.inside_uid,
+                     plan->id.inside_gid);
+        return 0;
+}
+
+static int add_places(const struct driver_plan *plan, struct cli_args *args, struct error *err) {
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < plan->n_places; i++)
+                r = add_place(plan, &plan->places[i], args, err);
+        return r;
 }
 
 static int add_points(const struct driver_plan *plan, struct cli_args *args, struct error *err) {
@@ -169,12 +203,13 @@ int oci_args(const struct driver_plan *plan, const struct start_request *req, co
         add_user(plan, args);
         add_limits(plan, args);
         /* whoever works inside makes mount points in it before the first command, and nobody after that */
-        cli_add_pair(args, "--tmpfs", OCI_DIR ":rw,nosuid,nodev,size=4m,mode=0777");
+        cli_add_pair(args, "--tmpfs", OCI_DIR ":rw,nosuid,nodev,size=4m,mode=%s",
+                     plan->oci->outside ? "0755" : "0777");
         r = oci_bind(args, program, ctl, OCI_CTL, err);
         if (r == 0)
                 r = oci_bind(args, program, exe, OCI_INIT, err);
         if (r == 0)
-                r = add_points(plan, args, err);
+                r = plan->oci->outside ? add_places(plan, args, err) : add_points(plan, args, err);
         if (r == 0 && req->n_secrets > 0)
                 r = add_point(args, program, SECRET_DIR, false, err);
         if (r < 0)

@@ -150,29 +150,47 @@ static int make_net(const struct setup *s, struct error *err) {
         return r < 0 ? error_set(err, r, "socket of the relay: %s", strerror(-r)) : 0;
 }
 
-/* From here on pid 1 talks to the supervisor itself. */
-static int hand_over(const struct setup *s, const struct container *c, struct error *err) {
+static int profile_file(const struct profile_program *profile, uint32_t bytes) {
+        AUTO_FD int file = memfd_create("profile", MFD_CLOEXEC);
+        int r = file < 0 ? -errno : write_all(file, profile->insns, bytes);
+
+        if (r == 0 && lseek(file, 0, SEEK_SET) < 0)
+                r = -errno;
+        return r < 0 ? r : TAKE_FD(file);
+}
+
+/* From here on pid 1 talks to the supervisor itself. @outside: it makes the sockets that only it can make */
+static int hand_over(const struct setup *s, const struct container *c, bool outside, struct error *err) {
         const struct profile_program *profile = &s->plan->profile;
         struct oci_order order = { .version = COFFERDAM_VERSION,
                                    .open_files = s->plan->limits.open_files,
                                    .file_size_bytes = s->plan->limits.file_size,
-                                   .profile_bytes = (uint32_t) (profile->len * sizeof(*profile->insns)) };
+                                   .profile_bytes = (uint32_t) (profile->len * sizeof(*profile->insns)),
+                                   .listen = outside && s->net_sock >= 0,
+                                   .relay = outside && s->relay_sock >= 0 };
         AUTO_FD int file = -1;
-        int r = 0;
+        int fds[OCI_ORDER_FDS], r = 0;
+        size_t n = 0;
 
         if (!s->plan->limits.engine)
                 order.weak = s->plan->limits.group;
+        fds[n++] = s->sock;
         if (order.profile_bytes) {
-                file = memfd_create("profile", MFD_CLOEXEC);
-                r = file < 0 ? -errno : write_all(file, profile->insns, order.profile_bytes);
-                if (r == 0 && lseek(file, 0, SEEK_SET) < 0)
-                        r = -errno;
+                fds[n++] = file = profile_file(profile, order.profile_bytes);
+                r = file < 0 ? file : 0;
         }
+        if (order.listen)
+                fds[n++] = s->net_sock;
+        if (order.relay)
+                fds[n++] = s->relay_sock;
         if (r == 0)
-                r = fdpass_send(c->conn, &order, sizeof(order), (const int[]){ s->sock, file },
-                                order.profile_bytes ? 2 : 1);
+                r = fdpass_send(c->conn, &order, sizeof(order), fds, n);
         return r < 0 ? error_set(err, r, "hand the container's first process its socket: %s", strerror(-r))
                      : 0;
+}
+
+int inject_nothing(const struct setup *s, const struct container *container, struct error *err) {
+        return hand_over(s, container, true, err);
 }
 
 static int furnish(struct setup *s, const struct entry *e, const char **ret_stage, struct error *err) {
@@ -204,7 +222,7 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
                 *ret_stage = "engine";
         if (r == 0)
                 r = make_net(s, err);
-        return r == 0 ? hand_over(s, e->container, err) : r;
+        return r == 0 ? hand_over(s, e->container, false, err) : r;
 }
 
 _Noreturn static void inject_main(struct setup *s, const struct container *container) {

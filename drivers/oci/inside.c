@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "drivers/native/limits.h"
+#include "drivers/native/net.h"
 #include "drivers/native/seccomp.h"
 #include "drivers/native/setup.h"
 #include "drivers/oci/oci.h"
@@ -26,7 +27,7 @@
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
 
-enum { ORDER_FDS = 2, ENV_COPY_MAX = 4096 };
+enum { ENV_COPY_MAX = 4096 };
 
 static int call_out(void) {
         struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = OCI_SOCKET };
@@ -116,23 +117,39 @@ _Noreturn static void serve(int sock, const struct oci_order *order, const struc
         init_serve(sock, profile, env);
 }
 
+/* What a process that enters would have made. */
+static int make_sockets(const struct oci_order *order, const int *fds) {
+        static const struct driver_plan plain; /* no way but by the variables of the proxy */
+        int r = 0;
+
+        if (order->listen)
+                r = net_listen(&plain, *fds++, NULL);
+        return r == 0 && order->relay ? net_relay(*fds) : r;
+}
+
+static bool is_ours(const struct oci_order *order, size_t len, size_t n) {
+        return len == sizeof(*order) &&
+               strncmp(order->version, COFFERDAM_VERSION, sizeof(order->version)) == 0 &&
+               n == (size_t) 1 + (order->profile_bytes > 0) + (order->listen > 0) + (order->relay > 0);
+}
+
 _Noreturn void oci_inside(void) {
         char **const env = copy_env();
         struct profile_program profile = { 0 };
         struct oci_order order;
-        int fds[ORDER_FDS] = { -1, -1 };
+        int fds[OCI_ORDER_FDS];
         size_t len, n = 0;
         AUTO_FD int conn = -1;
 
         (void) umask(0);
         signals_reset();
         conn = call_out();
-        if (!env || conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, ORDER_FDS, &n) < 0)
+        if (!env || conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, OCI_ORDER_FDS, &n) < 0 ||
+            !is_ours(&order, len, n))
                 _exit(1); /* the supervisor knows: nobody called, or it is gone */
-        if (len != sizeof(order) || strncmp(order.version, COFFERDAM_VERSION, sizeof(order.version)) != 0 ||
-            n != (order.profile_bytes ? 2 : 1))
-                _exit(1);
         if (order.profile_bytes && take_profile(fds[1], order.profile_bytes, &profile) < 0)
+                _exit(1);
+        if (make_sockets(&order, fds + 1 + (order.profile_bytes > 0)) < 0)
                 _exit(1);
         serve(fds[0], &order, &profile, env);
 }

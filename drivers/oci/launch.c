@@ -308,6 +308,11 @@ int container_start(const struct driver_plan *plan, const struct start_request *
         r = oci_args(plan, req, run_dir, exe, &args, err);
         if (r < 0)
                 return r;
+        if (plan->oci->outside && req->n_secrets > 0)
+                return error_set(
+                        err, -ENOTSUP,
+                        "CAPABILITY_UNSUPPORTED: secrets: driver 'docker' of a user has no place for "
+                        "files: use --driver podman");
         sock = make_ctl(run_fd, &ctl);
         if (sock < 0)
                 return error_set(err, sock, "socket for the container: %s", strerror(-sock));

@@ -61,6 +61,7 @@ static int fill(const struct ctx *ctx, const struct spec *spec, struct oci *oci)
         oci->image = strdup(spec->image);
         oci->state_dir = strdup(ctx->state_dir ? ctx->state_dir : "");
         oci->rootless = strcmp(oci->program, "podman") == 0 && ctx->uid != 0;
+        oci->outside = strcmp(oci->program, "docker") == 0 && ctx->uid != 0;
         return oci->image && oci->state_dir ? 0 : -ENOMEM;
 }
 
@@ -89,6 +90,68 @@ static void limits(struct driver_plan *plan, const struct spec *spec) {
                 g->pids = OCI_PIDS;
 }
 
+static const char no_entry[] = "what mounts the guard enters the container, which takes root";
+
+/* Without a guard: what only it could keep is refused, the rest is said. */
+static int without_guard(const struct spec *spec, struct error *err) {
+        bool rules = false;
+
+        for (size_t i = 0; i < spec->guard.n_rules; i++)
+                rules = rules || spec->guard.rules[i].action != GUARD_ALLOW;
+        if (spec->isolation == ISOLATION_STRICT)
+                return error_set(err, DRIVER_HOST_LACKS,
+                                 "driver 'docker': %s: use --driver podman, or --isolation degrade to do "
+                                 "without a guard",
+                                 no_entry);
+        if (rules || spec->limits.disk || spec->home.n_seeds > 0 || spec->home.n_persist > 0 ||
+            spec->workspace.mode == WORKSPACE_COW || spec->workspace.mode == WORKSPACE_STAGED)
+                return error_set(err, -ENOTSUP,
+                                 "CAPABILITY_UNSUPPORTED: guard.rules, limits.disk, home.seed, home.persist "
+                                 "and a staged or cow workspace: driver 'docker' of a user: %s: use --driver "
+                                 "podman",
+                                 no_entry);
+        return 0;
+}
+
+static void drop_files(struct driver_plan *plan) {
+        for (; plan->n_seeds > 0; plan->n_seeds--) {
+                struct native_seed *seed = &plan->seeds[plan->n_seeds - 1];
+
+                (void) fd_close(seed->fd);
+                free(seed->source);
+                free(seed->target);
+        }
+        for (; plan->n_files > 0; plan->n_files--) {
+                free(plan->files[plan->n_files - 1].target);
+                free(plan->files[plan->n_files - 1].data);
+        }
+}
+
+/* The plan of a native sandbox becomes what the engine can mount itself. */
+static int lower(struct driver_plan *plan, struct error *err) {
+        if (plan->id.inside_uid != plan->ctx->uid || plan->id.inside_gid != plan->ctx->gid)
+                return error_set(
+                        err, -ENOTSUP,
+                        "CAPABILITY_UNSUPPORTED: user: driver 'docker' has no user namespace to make a "
+                        "user another one: use --user %u:%u, or --driver podman",
+                        plan->ctx->uid, plan->ctx->gid);
+        for (size_t i = plan->n_regions; i-- > 1;) {
+                const struct native_region *r = &plan->regions[i];
+
+                if (r->host_state)
+                        region_drop(plan, i);
+                else if (r->kind == REGION_COW || r->kind == REGION_STAGED)
+                        return error_set(err, -ENOTSUP, "CAPABILITY_UNSUPPORTED: mounts: '%s': %s",
+                                         ESC(r->target), no_entry);
+        }
+        drop_files(plan);
+        plan->rungs.no_guard = true;
+        places_sort(plan);
+        plan_degrade(plan, "guard", "none: binds of the engine, no rule holds inside", no_entry);
+        plan_degrade(plan, "host_state", "nothing of the home is shown or seeded", no_entry);
+        return 0;
+}
+
 static int plan(const char *program, const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,
                 struct error *err) {
         struct oci *oci;
@@ -102,7 +165,12 @@ static int plan(const char *program, const struct ctx *ctx, const struct spec *s
                 return error_set(err, -ENOMEM, "out of memory");
         oci->program = program;
         r = fill(ctx, spec, oci);
-        r = r < 0 ? error_set(err, r, "out of memory") : image_resolve(ctx, spec->user, oci, err);
+        if (r < 0)
+                (void) error_set(err, r, "out of memory");
+        if (r == 0 && oci->outside)
+                r = without_guard(spec, err);
+        if (r == 0)
+                r = image_resolve(ctx, spec->user, oci, err);
         if (r < 0) {
                 (void) oci_free(oci);
                 return r;
@@ -111,7 +179,10 @@ static int plan(const char *program, const struct ctx *ctx, const struct spec *s
         if (r < 0)
                 return r;
         limits(*ret, spec);
-        return 0;
+        r = (*ret)->oci->outside ? lower(*ret, err) : 0;
+        if (r < 0)
+                *ret = native_plan_free(*ret);
+        return r;
 }
 
 static int plan_podman(const struct ctx *ctx, const struct spec *spec, struct driver_plan **ret,

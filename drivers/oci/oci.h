@@ -50,7 +50,8 @@ struct oci {
         char *user;          /* "UID:GID" of the image or of a name in it; NULL: as the specification says */
         struct user account; /* its entry in the image; zero: none */
         char *state_dir;     /* whose runs the container is one of */
-        bool rootless;       /* podman of a user: the container is in a user namespace of the caller's */
+        bool outside;  /* nobody of ours may enter it: no guard, binds of the engine's; isolation: degrade */
+        bool rootless; /* podman of a user: the container is in a user namespace of the caller's */
 };
 
 /** struct container - one that runs; OCI_CONTAINER_INIT is none */
@@ -100,6 +101,10 @@ void oci_reap(const struct ctx *ctx, const char *program, const char *run_id);
 /** oci_sweep() - see struct driver_ops */
 int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
               struct error *err);
+
+/** inject_nothing() - what is left of it for a container that nobody may enter. Return: 0, -errno. */
+int inject_nothing(const struct setup *s, const struct container *container, struct error *err)
+        __attribute__((warn_unused_result));
 
 /** oci_inside() - the first process of a container. Never returns. */
 _Noreturn void oci_inside(void);
@@ -153,10 +158,14 @@ int oci_account(const struct oci *oci, struct native_id *id, struct error *err)
 /** oci_passwd() - print the account file of this root and end: with it, an image says who its users are */
 _Noreturn void oci_passwd(void);
 
+enum { OCI_ORDER_FDS = 4 };
+
 /** struct oci_order - the injecting process to the first one; descriptors: the control socket, a profile */
 struct oci_order {
         char version[32];
         uint64_t open_files, file_size_bytes; /* of each process; 0: as they are */
         struct cgroup_limits weak;            /* what the engine does not keep: by other means */
         uint32_t profile_bytes;               /* 0: none, and no second descriptor */
+        uint32_t listen; /* it makes the sockets of the egress proxy, and one more descriptor takes them */
+        uint32_t relay;  /* the same of the relay of tokens */
 };

@@ -320,6 +320,34 @@ has_a_dead_daemon() {
         eq 1 "$(wc -l <err)"
         eq '' "$(ls "$XDG_STATE_HOME/cofferdam/runs")"
 }
+serves_a_user_without_a_guard() { # who may call root's daemon may not enter its containers: said, or refused
+        engine_ready docker
+        id cofftest >/dev/null 2>&1 || fail "no user 'cofftest'"
+        chmod 666 "$E/docker.sock"
+        mkdir state home work
+        echo s >home/s
+        chown -R cofftest: state home work
+        cd work
+        as_user() { setpriv --reuid cofftest --regid cofftest --init-groups env XDG_STATE_HOME="$W/state" HOME="$W/home" "$@"; }
+        status 125 as_user "$C" run -d docker --image busy:1 --events fd:3 -- true 3>events 2>err
+        has "$(cat events)" SANDBOX_DRIVER_UNAVAILABLE
+        has "$(cat err)" 'takes root'
+        as_user "$C" run -d docker --image busy:1 --isolation degrade --events fd:3 --network allowlist --allow a.example --tmp-size 2Mi -- sh -c '
+                id -u; touch new ~/x; df -k /tmp | tail -n 1; touch /x 2>&1; wget -O - http://denied.example/ 2>&1 | tail -n 1' 3>events 2>err >out || fail "$(cat err out)"
+        eq "$(id -u cofftest)" "$(head -n 1 out)"
+        eq cofftest "$(stat -c %U new)"
+        has "$(cat out)" ' 2048 '
+        has "$(cat out)" 'Read-only file system'
+        has "$(cat out)" '403 Forbidden'
+        grep -q '"sandbox_degraded".*"wanted":"guard","got":"none: binds of the engine' events || fail "$(cat events)"
+        has "$(cat err)" 'degraded: none: binds'
+        for words in '--workspace-mode cow' '--hide x' '-u root' "--secret A=file:$W/home/s,as=file"; do
+                # shellcheck disable=SC2086 # words
+                status 125 as_user "$C" run -d docker --image busy:1 --isolation degrade $words -- true 2>err
+                has "$(cat err)" 'CAPABILITY_UNSUPPORTED'
+        done
+        eq '' "$(containers docker)"
+}
 is_chosen_for_an_image() { # nobody is named: the first that can
         engine_ready podman
         eq hi "$(sandbox --image busy:1 -- echo hi)"
@@ -376,6 +404,7 @@ for engine in podman docker; do
         t "$engine: refusals with a code and a reason" says_what_is_wrong $engine
 done
 t 'podman: a disk that is full' fills_its_disk
+t "docker: a user of root's daemon" serves_a_user_without_a_guard
 t 'podman is chosen for an image, native without' is_chosen_for_an_image
 t 'podman: its monitor is killed' survives_conmon
 t 'docker: its daemon is killed' survives_dockerd
