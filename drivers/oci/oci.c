@@ -90,6 +90,22 @@ static void limits(struct driver_plan *plan, const struct spec *spec) {
                 g->pids = OCI_PIDS;
 }
 
+/* By the rows of doctor. */
+static int serves(const struct ctx *ctx, const struct spec *spec, const char *program,
+                  const char *const *rows, struct error *err) {
+        struct probe_row row;
+
+        for (; *rows; rows++)
+                if (probe_one(ctx, *rows, &row) != PROBE_OK)
+                        return probe_refusal(&row, err);
+        return spec->image ? 0 : error_set(err, -EINVAL, needs_image, program);
+}
+
+static int probe_docker(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        return serves(ctx, spec, "docker", (const char *const[]){ "docker_client", "docker_daemon", NULL },
+                      err);
+}
+
 static const char no_entry[] = "what mounts the guard enters the container, which takes root";
 
 /* Without a guard: what only it could keep is refused, the rest is said. */
@@ -167,6 +183,8 @@ static int plan(const char *program, const struct ctx *ctx, const struct spec *s
         r = fill(ctx, spec, oci);
         if (r < 0)
                 (void) error_set(err, r, "out of memory");
+        if (r == 0 && oci->outside) /* an engine that is not there is the first thing to say */
+                r = probe_docker(ctx, spec, err);
         if (r == 0 && oci->outside)
                 r = without_guard(spec, err);
         if (r == 0)
@@ -200,24 +218,8 @@ static bool own_loopback(const struct driver_plan *plan) {
         return true;
 }
 
-/* By the rows of doctor. */
-static int serves(const struct ctx *ctx, const struct spec *spec, const char *program,
-                  const char *const *rows, struct error *err) {
-        struct probe_row row;
-
-        for (; *rows; rows++)
-                if (probe_one(ctx, *rows, &row) != PROBE_OK)
-                        return probe_refusal(&row, err);
-        return spec->image ? 0 : error_set(err, -EINVAL, needs_image, program);
-}
-
 static int probe_podman(const struct ctx *ctx, const struct spec *spec, struct error *err) {
         return serves(ctx, spec, "podman", (const char *const[]){ "podman_client", "podman_runtime", NULL },
-                      err);
-}
-
-static int probe_docker(const struct ctx *ctx, const struct spec *spec, struct error *err) {
-        return serves(ctx, spec, "docker", (const char *const[]){ "docker_client", "docker_daemon", NULL },
                       err);
 }
 
