@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../integration/engine-lib.sh"
 
 drivers=(native)
-for engine in podman docker; do
+for engine in ${COFFERDAM_ENGINES-podman docker}; do
         # in a subshell: a skip ends it
         if (engine_ready "$engine") >"$T/out" 2>&1 </dev/null; then
                 drivers+=("$engine=--image busy:1")
@@ -17,7 +17,6 @@ for engine in podman docker; do
                 echo "not ok 0 - $engine cannot be made ready: $(tail -n 3 "$T/out" | tr '\n' ' ')"
         fi
 done
-[ -z "${COFFERDAM_DRIVERS-}" ] || read -ra drivers <<<"$COFFERDAM_DRIVERS"
 
 mkdir "$T/cases"
 cd "$T/cases" || exit 99
