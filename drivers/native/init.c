@@ -14,9 +14,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -30,7 +32,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 
-enum { REQUEST_FDS = 4 };
+enum { REQUEST_FDS = 4, SCORE_ABOVE = 500, SCORE_MAX = 1000 };
 
 /* one running command */
 struct slot {
@@ -42,6 +44,7 @@ struct init {
         int sock, sigchld;
         const struct profile_program *profile;
         char *const *env; /* of the root; NULL: none */
+        int score_fd, base_score; /* open_score() */
         struct slot slots[PROTO_COMMANDS_MAX];
 };
 
@@ -142,6 +145,28 @@ static char **join_env(char *const *root, char **env) {
         return joined;
 }
 
+/* Whom the kernel kills when memory runs out (proc(5), oom_score_adj): commands inherit a score above this
+ * process's, or a limit could end it, and the run, for a command that is smaller than it. @ret_base: its own.
+ * Return: owned; -1 where there is no /proc. */
+static int open_score(int *ret_base) {
+        char text[16] = "";
+        AUTO_FD int fd = -1;
+        (void) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else it is root's; nobody else is in the sandbox yet */
+        fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+        (void) prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+        if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+                return -1;
+        *ret_base = (int) strtol(text, NULL, 10);
+        return TAKE_FD(fd);
+}
+
+static void set_score(const struct init *init, int above) {
+        const int score = init->base_score + above > SCORE_MAX ? SCORE_MAX : init->base_score + above;
+
+        if (init->score_fd >= 0)
+                (void) dprintf(init->score_fd, "%d", score);
+}
+
 /* Starts the command of a checked request; the outcome is told by events. @ret_errno: as command_start() */
 static int run(struct init *init, const struct proto_request *req, const struct block *b, const int stdio[3],
                int *ret_errno) {
@@ -170,7 +195,9 @@ static int run(struct init *init, const struct proto_request *req, const struct 
                                 command.stdio[i] = slave;
                 command.tty = true;
         }
+        set_score(init, SCORE_ABOVE);
         pid = command_start(&command, ret_errno);
+        set_score(init, 0);
         if (pid < 0)
                 return pid;
         if (*ret_errno) {
@@ -282,7 +309,7 @@ static int detach_stdio(void) {
 }
 
 _Noreturn void init_serve(int sock, const struct profile_program *profile, char *const *env) {
-        struct init init = { .sock = sock, .profile = profile, .env = env };
+        struct init init = { .sock = sock, .profile = profile, .env = env, .score_fd = -1 };
         struct pollfd fds[2];
         sigset_t set;
 
@@ -293,6 +320,7 @@ _Noreturn void init_serve(int sock, const struct profile_program *profile, char 
         init.sigchld = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
         if (init.sigchld < 0 || detach_stdio() < 0)
                 _exit(1);
+        init.score_fd = open_score(&init.base_score);
         fds[0] = (struct pollfd){ .fd = sock, .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = init.sigchld, .events = POLLIN };
         for (;;) {

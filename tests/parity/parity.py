@@ -68,7 +68,10 @@ class Case:
         self.W = os.path.join(place, "w")
         self.events_file = os.path.join(place, "events")
         self.program = program
+        with open("/proc/self/oom_score_adj", encoding="ascii") as f:
+            score = f.read().strip()
         self.values = {
+            "BASE_SCORE": score,
             "W": self.W, "T": self.T, "HOME": os.environ["HOME"], "PORT": str(port), "NAME": driver,
             "UID": str(os.getuid()), "GID": str(os.getgid()), "C": program,
         }
@@ -114,7 +117,7 @@ class Case:
         if self.row.get("tty"):
             argv.append("-t")
         words = command if isinstance(command, list) else ["sh", "-c", command]
-        return argv + ["--"] + [word.replace("$PORT", self.values["PORT"]) for word in words]
+        return argv + ["--"] + [word.replace("$PORT", self.values["PORT"]).replace("$BASE_SCORE", self.values["BASE_SCORE"]) for word in words]
 
     def stdin(self):
         many = self.row.get("stdin_repeat")
