@@ -221,17 +221,21 @@ static int on_delta(struct model_stream *s, const json_t *e) {
 }
 
 static int on_stop(struct model_stream *s, const json_t *e) {
+        AUTO_JSON json_t *content = json_array();
+
         (void) e;
         if (!s->started)
                 return strange(s, "message_stop before message_start");
-        s->answer->content = json_array();
         for (size_t i = 0; i < s->n; i++) {
                 if (s->blocks[i].open)
                         return strange(s, "message_stop within a block");
-                if (json_array_append(s->answer->content, s->blocks[i].base) < 0)
+                if (json_array_append(content, s->blocks[i].base) < 0)
                         return -ENOMEM;
         }
-        return s->answer->content ? 1 : -ENOMEM;
+        if (!content)
+                return -ENOMEM;
+        s->answer->content = TAKE_PTR(content);
+        return 1;
 }
 
 static unsigned int status_of(const char *type) {
