@@ -310,7 +310,7 @@ static bool is_overflow(unsigned int status, const char *message) {
         return false;
 }
 
-static enum model_outcome judge(const struct model_answer *a) {
+static int judge(const struct model_answer *a) {
         static const unsigned int again[] = { 408, 409, 429, 500, 502, 503, 504, 520, 522, 524, 529 };
 
         if (is_overflow(a->status, a->reason))
@@ -323,7 +323,7 @@ static enum model_outcome judge(const struct model_answer *a) {
 }
 
 /* A status of failure: the reason is in the body, where there is one. */
-static enum model_outcome failed(struct http_exchange *x, uint64_t deadline_ns, struct model_answer *a) {
+static int failed(struct http_exchange *x, uint64_t deadline_ns, struct model_answer *a) {
         AUTO_BUF struct buf body = { 0 };
         AUTO_JSON json_t *e = NULL;
         const char *type, *message;

@@ -29,29 +29,29 @@ enum { RUNNER_OK, RUNNER_FAILED, RUNNER_LOST };
 /* credentials of the model are the runner's, not of what it starts */
 static const char *const kept_back[] = { "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY" };
 
-static const char *env_of(char *const *environ, const char *name) {
+static const char *env_of(char *const *vars, const char *name) {
         const size_t n = strlen(name);
 
-        for (; *environ; environ++) {
-                if (strncmp(*environ, name, n) == 0 && (*environ)[n] == '=')
-                        return (*environ)[n + 1] ? *environ + n + 1 : NULL;
+        for (; *vars; vars++) {
+                if (strncmp(*vars, name, n) == 0 && (*vars)[n] == '=')
+                        return (*vars)[n + 1] ? *vars + n + 1 : NULL;
         }
         return NULL;
 }
 
 /* Proxies are named in lower case by some, in upper case by others. */
-static const char *env_either(char *const *environ, const char *lower, const char *upper) {
-        const char *v = env_of(environ, lower);
+static const char *env_either(char *const *vars, const char *lower, const char *upper) {
+        const char *v = env_of(vars, lower);
 
-        return v ? v : env_of(environ, upper);
+        return v ? v : env_of(vars, upper);
 }
 
 /* The environment of tools; the vector is owned, its words are borrowed. */
-static char **tool_environ(char *const *environ) {
+static char **tool_environ(char *const *vars) {
         size_t n = 0, k = 0;
         char **own;
 
-        while (environ[n])
+        while (vars[n])
                 n++;
         own = calloc(n + 1, sizeof(*own));
         for (size_t i = 0; own && i < n; i++) {
@@ -60,22 +60,22 @@ static char **tool_environ(char *const *environ) {
                 for (size_t j = 0; j < ARRAY_SIZE(kept_back); j++) {
                         const size_t len = strlen(kept_back[j]);
 
-                        if (strncmp(environ[i], kept_back[j], len) == 0 && environ[i][len] == '=')
+                        if (strncmp(vars[i], kept_back[j], len) == 0 && vars[i][len] == '=')
                                 keep = false;
                 }
                 if (keep)
-                        own[k++] = environ[i];
+                        own[k++] = vars[i];
         }
         return own;
 }
 
-static struct http_net net_of(struct wire *w, char *const *environ) {
+static struct http_net net_of(struct wire *w, char *const *vars) {
         return (struct http_net){ .wire = w,
-                                  .https_proxy = env_either(environ, "https_proxy", "HTTPS_PROXY"),
-                                  .http_proxy = env_either(environ, "http_proxy", "HTTP_PROXY"),
-                                  .no_proxy = env_either(environ, "no_proxy", "NO_PROXY"),
-                                  .own_authorities = env_of(environ, "SSL_CERT_FILE") ||
-                                                     env_of(environ, "SSL_CERT_DIR") };
+                                  .https_proxy = env_either(vars, "https_proxy", "HTTPS_PROXY"),
+                                  .http_proxy = env_either(vars, "http_proxy", "HTTP_PROXY"),
+                                  .no_proxy = env_either(vars, "no_proxy", "NO_PROXY"),
+                                  .own_authorities =
+                                          env_of(vars, "SSL_CERT_FILE") || env_of(vars, "SSL_CERT_DIR") };
 }
 
 /* --- before the task ------------------------------------------------------------------------------------ */
@@ -222,9 +222,9 @@ static int send_result(struct agent *a, json_t *result) {
         return RUNNER_LOST;
 }
 
-int runner_main(int in_fd, int out_fd, char *const *environ) {
+int runner_main(int in_fd, int out_fd, char *const *vars) {
         static const char *const features[] = { "mcp", NULL };
-        AUTO_FREE char **tools = tool_environ(environ);
+        AUTO_FREE char **tools = tool_environ(vars);
         struct error err = { 0 };
         json_t *result = NULL;
         struct wire wire;
@@ -241,11 +241,11 @@ int runner_main(int in_fd, int out_fd, char *const *environ) {
         }
         a.env.wire = &wire;
         a.env.environ = tools;
-        a.env.net = net_of(&wire, environ);
+        a.env.net = net_of(&wire, vars);
         a.model = (struct model){ .net = a.env.net,
-                                  .base_url = env_of(environ, "ANTHROPIC_BASE_URL"),
-                                  .token = env_of(environ, "ANTHROPIC_AUTH_TOKEN"),
-                                  .api_key = env_of(environ, "ANTHROPIC_API_KEY") };
+                                  .base_url = env_of(vars, "ANTHROPIC_BASE_URL"),
+                                  .token = env_of(vars, "ANTHROPIC_AUTH_TOKEN"),
+                                  .api_key = env_of(vars, "ANTHROPIC_API_KEY") };
         r = wire_send(&wire, ENVELOPE_HELLO, hello_json(tool_names(), features), &err);
         if (r == 0)
                 r = await_task(&a, &err);
