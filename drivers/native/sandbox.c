@@ -713,7 +713,7 @@ static int attach_aside(const struct setup *s, int mnt) {
         AUTO_FD int aside = -1;
 
         if (s->plan->oci) /* in a container, where inject.c takes it away */
-                aside = mnt_point(s->root_fd, OCI_ASIDE + 1, false);
+                aside = mnt_point(s->root_fd, &OCI_ASIDE[1], false);
         else
                 aside = open_beneath(s->host_fd, "dev", O_PATH | O_DIRECTORY, 0);
         return aside < 0 ? aside : mnt_attach(mnt, aside);
@@ -766,7 +766,7 @@ static int make_secrets(const struct setup *s) {
         shown = mnt_clone(mnt, "", false, MNT_RDONLY | MNT_NOSUID | MNT_NODEV | MNT_NOEXEC, -1);
         if (dir < 0 || shown < 0)
                 return shown < 0 ? shown : -errno;
-        r = attach(s, shown, SECRET_DIR + 1, false);
+        r = attach(s, shown, &SECRET_DIR[1], false);
         for (size_t i = 0; r == 0 && i < s->n_secrets; i++)
                 r = put_secret(s, dir, &s->secrets[i]);
         return r < 0 ? r : TAKE_FD(dir);

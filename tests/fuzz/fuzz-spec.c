@@ -56,7 +56,10 @@ static void check_accepted(const struct spec *spec, enum spec_tier tier) {
         must(!spec->user || !check_user(spec->user));
         must(!spec->workspace.target || path_is_normal(spec->workspace.target));
         check_lists(spec);
-        if (tier == TIER_WORKFLOW)
+        if (tier == TIER_REPOSITORY)
+                must(spec->network.mode == NETWORK_NONE && !spec->workspace.source && spec->n_secrets == 0 &&
+                     spec->home.n_seeds == 0 && spec->guard.defaults);
+        if (tier == TIER_WORKFLOW || tier == TIER_REPOSITORY)
                 must(spec->mode != MODE_NONE && strcmp(spec->driver, "noop") != 0 &&
                      spec->n_allow_sensitive == 0 && spec->security.no_new_privs &&
                      !spec->security.nested_userns);
@@ -105,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         merge("f.yaml", text, size, TIER_FLAG);
         merge("f.yaml", text, size, TIER_WORKFLOW);
         merge("f.json", text, size, TIER_WORKFLOW);
+        merge("f.yaml", text, size, TIER_REPOSITORY);
         if (!memchr(text, '\0', size))
                 compare_json(text, size);
         return 0;
