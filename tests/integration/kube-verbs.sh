@@ -318,6 +318,30 @@ environments_are_listed_and_removed() {
         normal
 }
 
+# all of it with the Role of images/kubernetes/rbac.yaml and nothing more
+role_is_enough() {
+        normal
+        "$C" manifest --admin --json "$TOP/tests/assets/kube-golden/minimal.yaml" >admin.json
+        tell set "$(/usr/bin/python3 -c 'import json
+print(json.dumps({"allow": [f"{v} {r}" for o in json.load(open("admin.json")) if o["kind"] == "Role" and o["metadata"]["name"] == "ironflow-worker"
+                            for rule in o["rules"] for r in rule["resources"] for v in rule["verbs"]]}))')"
+        status 3 pod -c 'echo x; exit 3' >out 2>err
+        eq x "$(cat out)"
+        eq '' "$(cat err)"
+        status 4 job -c 'echo y; exit 4' >out 2>err
+        eq y "$(cat out)"
+        eq '' "$(cat err)"
+        status 0 timeout 60 "$C" pod up --image i --name web --lifetime 1h -- sleep 60 >out 2>err
+        status 0 "$C" env ls >out 2>err
+        tell set '{"allow": null}'
+        curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/web?gracePeriodSeconds=0" >/dev/null
+        clear
+        # and it is the Role that the server goes by
+        tell set '{"allow": ["list pods"]}'
+        status 125 pod -- true >out 2>err
+        tell set '{"allow": null}'
+}
+
 without_a_cluster() {
         export KUBECONFIG=$W/none
         unset KUBERNETES_SERVICE_HOST
@@ -342,6 +366,7 @@ t 'mistakes are usage errors of one line' mistakes
 t 'a service stays when it is ready' a_service_stays
 t 'a Job runs and goes' a_job_runs
 t 'environments are listed and removed' environments_are_listed_and_removed
+t 'the Role of the worker is enough' role_is_enough
 t 'without a cluster' without_a_cluster
 kill "$server" && wait "$server"
 finish
