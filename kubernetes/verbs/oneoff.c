@@ -128,32 +128,6 @@ static int check_owner(const struct oneoff *o, struct kube *kube, struct error *
         return 0;
 }
 
-static int create(const struct oneoff *o, struct kube *kube, enum kube_kind kind, json_t *object,
-                  char **ret_uid, struct error *err) {
-        AUTO_JSON json_t *wanted = object, *made = NULL;
-        const char *uid;
-        int r;
-
-        if (!wanted)
-                return error_set(err, -ENOMEM, "out of memory");
-        r = kube_create(kube, kind, o->plan.ns, wanted, &made, err);
-        if (r < 0)
-                return error_wrap(err, r, "failed to create %s '%s'", kind == KUBE_JOB ? "job" : "pod",
-                                  ESC(o->plan.name));
-        uid = kube_json_text(made, "metadata", "uid", NULL);
-        *ret_uid = strdup(uid ? uid : "");
-        return *ret_uid ? 0 : error_set(err, -ENOMEM, "out of memory");
-}
-
-/* --- after: the log and the end, both as far as they can be had --- */
-
-static void read_log(const struct oneoff *o, struct kube *kube, const char *pod, struct outcome *ret) {
-        struct error err = { 0 };
-
-        if (kube_logs(kube, o->plan.ns, pod, NULL, o->max_log, &ret->logs, &ret->truncated, &err) < 0)
-                log_warn("%s: log of pod '%s': %s", o->verb, ESC(pod), err.msg);
-}
-
 static void end_object(const struct oneoff *o, struct kube *kube, enum kube_kind kind, const char *uid) {
         const struct kube_delete how = { .uid = *uid ? uid : NULL, .propagation = "Background" };
         struct error err = { 0 };
@@ -164,6 +138,51 @@ static void end_object(const struct oneoff *o, struct kube *kube, enum kube_kind
         if (r < 0 && r != -ENOENT && r != -EBUSY)
                 log_warn("%s: '%s' could not be deleted, gc will once it has expired: %s", o->verb,
                          ESC(o->plan.name), err.msg);
+}
+
+/* Of a request that broke in the middle nobody said whether it was carried out: what is ours goes. */
+static void end_unsure(const struct oneoff *o, struct kube *kube, enum kube_kind kind, const json_t *wanted) {
+        AUTO_JSON json_t *there = NULL;
+        char key[KUBE_KEY_LEN];
+        const char *ours, *is, *uid;
+
+        kube_set_stop(kube, -1);
+        if (kube_get(kube, kind, o->plan.ns, o->plan.name, &there, NULL) < 0)
+                return;
+        (void) kube_key(&o->plan, "expires-at", key);
+        ours = kube_json_text(wanted, "metadata", "annotations", key, NULL);
+        is = kube_json_text(there, "metadata", "annotations", key, NULL);
+        uid = kube_json_text(there, "metadata", "uid", NULL);
+        if (ours && is && uid && strcmp(ours, is) == 0)
+                end_object(o, kube, kind, uid);
+}
+
+static int create(const struct oneoff *o, struct kube *kube, enum kube_kind kind, json_t *object,
+                  char **ret_uid, struct error *err) {
+        AUTO_JSON json_t *wanted = object, *made = NULL;
+        const char *uid;
+        int r;
+
+        if (!wanted)
+                return error_set(err, -ENOMEM, "out of memory");
+        r = kube_create(kube, kind, o->plan.ns, wanted, &made, err);
+        if (r == -ECONNRESET || r == -ETIMEDOUT || r == -ECANCELED || r == -EREMOTEIO)
+                end_unsure(o, kube, kind, wanted);
+        if (r < 0)
+                return error_wrap(err, r == -ETIMEDOUT ? -ECONNRESET : r, "failed to create %s '%s'",
+                                  kind == KUBE_JOB ? "job" : "pod", ESC(o->plan.name));
+        uid = kube_json_text(made, "metadata", "uid", NULL);
+        *ret_uid = strdup(uid ? uid : "");
+        return *ret_uid ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* --- after: the log, as far as it can be had --- */
+
+static void read_log(const struct oneoff *o, struct kube *kube, const char *pod, struct outcome *ret) {
+        struct error err = { 0 };
+
+        if (kube_logs(kube, o->plan.ns, pod, NULL, o->max_log, &ret->logs, &ret->truncated, &err) < 0)
+                log_warn("%s: log of pod '%s': %s", o->verb, ESC(pod), err.msg);
 }
 
 /* --- the wait --- */

@@ -140,6 +140,20 @@ what_the_server_refuses() {
         clear
 }
 
+# carried out, and the answer lost: nothing stays
+answer_is_lost() {
+        normal
+        tell faults '[{"method": "POST", "path": "/pods$", "times": 0, "done": true, "cut": true}]'
+        status 125 pod --name lost -- sleep 60 >out 2>err
+        has "$(cat err)" "failed to create pod 'lost'"
+        clear
+        # once: the next attempt finds its own
+        tell faults '[{"method": "POST", "path": "/pods$", "times": 1, "done": true, "cut": true}]'
+        status 5 pod --name found -c 'exit 5' >out 2>err
+        normal
+        clear
+}
+
 told_to_stop() {
         local pid rc=0
         normal
@@ -357,6 +371,7 @@ t 'what the cluster ended says so' ended_by_the_cluster
 t 'the time is over' time_is_over
 t 'what never starts is said at once' never_starts
 t 'what the server refuses' what_the_server_refuses
+t 'an answer that is lost leaves nothing' answer_is_lost
 t 'a signal leaves nothing' told_to_stop
 t 'the owner is looked at first' owner_is_looked_at
 t 'labels and expiry' labels_and_expiry
