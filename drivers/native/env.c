@@ -99,6 +99,16 @@ int path_filter(const struct driver_plan *plan, const char *path, struct buf *ou
         return 0;
 }
 
+/* The value of a variable of the plan; NULL: it is not set. */
+static const char *env_get(const struct driver_plan *plan, const char *name) {
+        const size_t n = strlen(name);
+
+        for (size_t i = 0; i < plan->n_env; i++)
+                if (strncmp(plan->env[i], name, n) == 0 && plan->env[i][n] == '=')
+                        return plan->env[i] + n + 1;
+        return NULL;
+}
+
 static int put_path(struct driver_plan *plan) {
         const char *path = ctx_getenv(plan->ctx, "PATH");
         AUTO_BUF struct buf b = { 0 };
@@ -106,6 +116,8 @@ static int put_path(struct driver_plan *plan) {
 
         if (plan->oci) /* the image's, or what the engine takes for it */
                 return 0;
+        if (plan->root)
+                return env_get(plan, "PATH") ? 0 : env_put(plan, "PATH", default_path);
         r = path_filter(plan, path ? path : default_path, &b);
         if (r < 0)
                 return r;
@@ -141,16 +153,6 @@ static int put_spec(struct driver_plan *plan, const struct spec *spec) {
                         return r;
         }
         return 0;
-}
-
-/* The value of a variable of the plan; NULL: it is not set. */
-static const char *env_get(const struct driver_plan *plan, const char *name) {
-        const size_t n = strlen(name);
-
-        for (size_t i = 0; i < plan->n_env; i++)
-                if (strncmp(plan->env[i], name, n) == 0 && plan->env[i][n] == '=')
-                        return plan->env[i] + n + 1;
-        return NULL;
 }
 
 /* Where the proxy is. No IPv6 spelling of the loopback: many programs take "[::1]" for a bad pattern. */
@@ -218,7 +220,7 @@ int env_build(struct driver_plan *plan, const struct spec *spec, struct error *e
                 { "HOME", plan->id.home },   { "USER", plan->id.name }, { "LOGNAME", plan->id.name },
                 { "SHELL", plan->id.shell }, { "TMPDIR", "/tmp" },      { "COFFERDAM", "1" },
         };
-        int r = 0;
+        int r = plan->root ? root_env(plan) : 0;
 
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(built); i++)
                 r = env_put(plan, built[i].name, built[i].value);

@@ -128,7 +128,8 @@ static int add_made(struct driver_plan *plan, const char *path,
         AUTO_BUF struct buf host = { 0 }, made = { 0 };
         int r;
 
-        r = file_read_at(AT_FDCWD, path, ETC_FILE_MAX, &host);
+        r = plan->root ? root_read(plan->root, path, &host)
+                       : file_read_at(AT_FDCWD, path, ETC_FILE_MAX, &host);
         if (r == -EINVAL)
                 return error_set(err, -EIO, "'%s' is no regular file: put one there, or none", path);
         if (r < 0 && r != -ENOENT && r != -EACCES) /* podman makes some that only root reads */
@@ -175,7 +176,7 @@ static int add_linked(struct driver_plan *plan, const char *name) {
 
 /* @text in place of the file of /etc, wherever the host's lies. */
 static int add_own(struct driver_plan *plan, const char *path, const char *text) {
-        AUTO_FREE char *end = plan->oci ? NULL : realpath(path, NULL);
+        AUTO_FREE char *end = plan->oci || plan->root ? NULL : realpath(path, NULL);
 
         return file_add(plan, end && !path_below(end, "/proc") ? end : path, text, strlen(text), 0644);
 }
@@ -193,6 +194,32 @@ static int add_names(struct driver_plan *plan) {
                                "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n");
 }
 
+/* In an image: who works there, and what names mean here; the rest is its own. */
+static int add_to_image(struct driver_plan *plan, struct error *err) {
+        static const char *const shown[] = { "/etc/resolv.conf", "/etc/hosts", "/etc/hostname" };
+        int r;
+
+        r = add_made(plan, "/etc/passwd", etc_passwd, err);
+        if (r == 0)
+                r = add_made(plan, "/etc/group", etc_group, err);
+        if (r < 0)
+                return r;
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(shown); i++) {
+                AUTO_BUF struct buf text = { 0 };
+                AUTO_FREE char *end = realpath(shown[i], NULL);
+
+                if (plan->net_leads && i < 2)
+                        continue;
+                if (i == 0 && plan->resolv_conf)
+                        r = file_add(plan, shown[i], plan->resolv_conf, strlen(plan->resolv_conf), 0644);
+                else if (end && file_read_at(AT_FDCWD, end, ETC_FILE_MAX, &text) == 0)
+                        r = file_add(plan, shown[i], buf_cstr(&text), text.len, 0644);
+        }
+        if (r == 0 && plan->net_leads)
+                r = add_names(plan);
+        return r < 0 ? error_set(err, r, "files of /etc: %s", strerror(-r)) : 0;
+}
+
 int etc_add(struct driver_plan *plan, struct error *err) {
         size_t own = 0;
         int r = 0;
@@ -205,6 +232,8 @@ int etc_add(struct driver_plan *plan, struct error *err) {
                 r = plan->net_leads ? add_names(plan) : 0;
                 return r < 0 ? error_set(err, r, "files of /etc: %s", strerror(-r)) : 0;
         }
+        if (plan->root)
+                return add_to_image(plan, err);
         if (!passwd_fits(&plan->id))
                 r = add_made(plan, "/etc/passwd", etc_passwd, err);
         if (r == 0)

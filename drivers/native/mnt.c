@@ -28,6 +28,7 @@ enum {
         MOVE_F_EMPTY_PATH = 0x4,
         MOVE_T_EMPTY_PATH = 0x40,
         TMPFS_TYPE = 0x01021994,
+        OVERLAY_TYPE = 0x794c7630,
         MOUNTINFO_MAX = 16 << 20,
 };
 
@@ -77,7 +78,7 @@ static int overlay_layer(int fs, const char *key, const char *old_key, int fd, c
         return sys_fsconfig(fs, FSCONFIG_STRING, old_key, path, 0);
 }
 
-int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_context) {
+static int overlay_new(int *ret_fs) {
         AUTO_FD int fs = -1;
         int r;
 
@@ -88,18 +89,78 @@ int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_c
         if (r == 0)
                 r = sys_fsconfig(fs, FSCONFIG_FLAG, "userxattr", NULL, 0);
         if (r == 0)
-                r = overlay_layer(fs, "lowerdir+", "lowerdir", lower, proc_fds);
-        if (r == 0)
-                r = overlay_layer(fs, "upperdir", "upperdir", upper, proc_fds);
+                *ret_fs = TAKE_FD(fs);
+        return r;
+}
+
+/* Return: mount descriptor, -errno. */
+static int overlay_make(int fs, int upper, int work, const char *proc_fds) {
+        int r;
+
+        r = overlay_layer(fs, "upperdir", "upperdir", upper, proc_fds);
         if (r == 0)
                 r = overlay_layer(fs, "workdir", "workdir", work, proc_fds);
         if (r == 0)
                 r = sys_fsconfig(fs, FSCONFIG_CREATE, NULL, NULL, 0);
+        return r == 0 ? sys_fsmount(fs, MNT_NOSUID | MNT_NODEV) : r;
+}
+
+int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_context) {
+        AUTO_FD int fs = -1;
+        int r;
+
+        r = overlay_new(&fs);
         if (r == 0)
-                r = sys_fsmount(fs, MNT_NOSUID | MNT_NODEV);
+                r = overlay_layer(fs, "lowerdir+", "lowerdir", lower, proc_fds);
+        if (r == 0)
+                r = overlay_make(fs, upper, work, proc_fds);
         if (r >= 0 && ret_context)
                 *ret_context = TAKE_FD(fs);
         return r;
+}
+
+/* All lower ones in one text, which the kernel takes 255 bytes of. */
+static int overlay_lowers_old(int fs, const int *lowers, size_t n, const char *proc_fds) {
+        char text[256];
+        size_t len = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                const int k = snprintf(text + len, sizeof(text) - len, "%s%s/%d", i > 0 ? ":" : "", proc_fds,
+                                       lowers[i]);
+
+                if (k < 0 || (size_t) k >= sizeof(text) - len)
+                        return -E2BIG;
+                len += (size_t) k;
+        }
+        return sys_fsconfig(fs, FSCONFIG_STRING, "lowerdir", text, 0);
+}
+
+/* Each by its descriptor (Linux 6.13), by its name (Linux 6.8), or all at once. */
+static int overlay_lowers(int fs, const int *lowers, size_t n, const char *proc_fds) {
+        for (size_t i = 0; i < n; i++) {
+                char path[64];
+                int r;
+
+                r = sys_fsconfig(fs, FSCONFIG_FD, "lowerdir+", NULL, lowers[i]);
+                (void) snprintf(path, sizeof(path), "%s/%d", proc_fds, lowers[i]);
+                if (r == -EINVAL)
+                        r = sys_fsconfig(fs, FSCONFIG_STRING, "lowerdir+", path, 0);
+                if (r == -EINVAL && i == 0)
+                        return overlay_lowers_old(fs, lowers, n, proc_fds);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int mnt_overlay_of(const int *lowers, size_t n, int upper, int work, const char *proc_fds) {
+        AUTO_FD int fs = -1;
+        int r;
+
+        r = overlay_new(&fs);
+        if (r == 0)
+                r = overlay_lowers(fs, lowers, n, proc_fds);
+        return r == 0 ? overlay_make(fs, upper, work, proc_fds) : r;
 }
 
 int mnt_forget(int context) {
@@ -110,17 +171,22 @@ int mnt_attach(int mnt_fd, int point_fd) {
         return sys_move_mount(mnt_fd, "", point_fd, "", MOVE_F_EMPTY_PATH | MOVE_T_EMPTY_PATH);
 }
 
-static bool is_tmpfs(int fd) {
+/* Whether names may be made in @dir: not on the host, nor in the overlay of a region. */
+static bool is_ours(int root, int dir) {
         struct statfs fs;
+        struct stat st, top;
 
-        return fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_TYPE;
+        if (fstatfs(dir, &fs) < 0)
+                return false;
+        return fs.f_type == TMPFS_TYPE || (fs.f_type == OVERLAY_TYPE && fstat(dir, &st) == 0 &&
+                                           fstat(root, &top) == 0 && st.st_dev == top.st_dev);
 }
 
-/* Makes @name in the tmpfs directory @dir. */
-static int make(int dir, const char *name, bool is_file) {
+/* Makes @name in the directory @dir. */
+static int make(int root, int dir, const char *name, bool is_file) {
         int fd;
 
-        if (!is_tmpfs(dir))
+        if (!is_ours(root, dir))
                 return -ENOENT;
         if (!is_file)
                 return mkdirat(dir, name, 0755) < 0 ? -errno : 0;
@@ -132,13 +198,13 @@ static int make(int dir, const char *name, bool is_file) {
 }
 
 /* One step of mnt_point(). */
-static int step(int dir, const char *name, bool is_file) {
+static int step(int root, int dir, const char *name, bool is_file) {
         struct stat st;
         int fd, r;
 
         fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno == ENOENT) {
-                r = make(dir, name, is_file);
+                r = make(root, dir, name, is_file);
                 if (r < 0)
                         return r;
                 fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -168,7 +234,7 @@ int mnt_point(int root_fd, const char *path, bool is_file) {
                         return -ENAMETOOLONG;
                 memcpy(name, path, n);
                 name[n] = '\0';
-                next = step(dir, name, is_file && last);
+                next = step(root_fd, dir, name, is_file && last);
                 if (next < 0)
                         return next;
                 (void) fd_close(dir);

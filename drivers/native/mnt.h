@@ -54,6 +54,11 @@ int mnt_clone(int dir_fd, const char *name, bool recursive, uint64_t attr, int i
 int mnt_overlay(int lower, int upper, int work, const char *proc_fds, int *ret_context)
         __attribute__((warn_unused_result));
 
+/** mnt_overlay_of() - mnt_overlay() of @n lower directories, topmost first; before Linux 6.8 -E2BIG when
+ * their names in @proc_fds take too much room (about 16) */
+int mnt_overlay_of(const int *lowers, size_t n, int upper, int work, const char *proc_fds)
+        __attribute__((warn_unused_result));
+
 /**
  * mnt_forget() - have the kernel look up anew what is not in use of a file system
  * @context: what it was made by; needs the rights over the user namespace it was made in, which whoever made
@@ -67,9 +72,9 @@ int mnt_attach(int mnt_fd, int point_fd) __attribute__((warn_unused_result));
 /**
  * mnt_point() - the mount point @path below @root_fd, made with its parents where it is missing
  * @path: relative, no "." or ".."
- * Only a tmpfs is ever changed: where a parent lies on another file system, a missing name is -ENOENT, so
- * that nothing is created on the host. Symbolic links are not followed.
- * Return: O_PATH descriptor, -ENOENT, -ENOTDIR, -ELOOP, -EROFS, -errno.
+ * Only a tmpfs is ever changed, or the file system of @root_fd if that is an overlay of root_mount(): where a
+ * parent lies on another one, a missing name is -ENOENT, so that nothing is created on the host. Symbolic
+ * links are not followed. Return: O_PATH descriptor, -ENOENT, -ENOTDIR, -ELOOP, -EROFS, -errno.
  */
 int mnt_point(int root_fd, const char *path, bool is_file) __attribute__((warn_unused_result));
 

@@ -45,6 +45,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
+#include "runtime/base/libexec.h"
 #include "runtime/base/sys.h"
 
 enum {
@@ -241,7 +242,8 @@ static int hold_uppers(struct sandbox *sb, const struct uppers *uppers) {
 
 /* Only what the stages need stays open. */
 static void init_close(const struct setup *s) {
-        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX + SECRETS_MAX + 4];
+        int keep[PLAN_SEEDS_MAX + OS_DIRS_MAX + ROOT_LAYERS_MAX + 3 * PLAN_REGIONS_MAX + PLAN_BYPASS_MAX +
+                 SECRETS_MAX + 4];
         size_t n = 0;
 
         for (size_t i = 0; i < s->n_secrets && i < SECRETS_MAX; i++)
@@ -251,6 +253,8 @@ static void init_close(const struct setup *s) {
                 keep[n++] = s->plan->seeds[i].fd;
         for (size_t i = 0; i < OS_DIRS_MAX; i++)
                 keep[n++] = s->os_fd[i];
+        for (size_t i = 0; s->plan->root && i < s->plan->root->n_layers; i++)
+                keep[n++] = s->plan->root->layers[i];
         for (size_t i = 0; i < s->plan->n_regions; i++) {
                 if (s->plan->rungs.no_guard ||
                     s->plan->regions[i].in_memory) /* attach_source(), make_layers() */
@@ -293,6 +297,17 @@ static int write_maps(const struct sandbox *sb) {
         return r < 0 ? r : fdpass_send(sb->sock, &done, sizeof(done), NULL, 0);
 }
 
+/* Those of an image. */
+static int give_maps(const struct sandbox *sb, struct error *err) {
+        const char done = 'm';
+        int r;
+
+        r = root_maps(sb->plan, sb->init, err);
+        if (r == 0)
+                r = fdpass_send(sb->sock, &done, sizeof(done), NULL, 0);
+        return r < 0 && err && !*err->msg ? error_set(err, r, "ids of the image: %s", strerror(-r)) : r;
+}
+
 static int open_ns(const struct sandbox *sb, const char *ns) {
         char path[64];
 
@@ -322,7 +337,9 @@ static int start_init(struct sandbox *sb, struct setup *s, struct error *err) {
         sb->init = pid;
         sb->user_ns = open_ns(sb, "user");
         sb->mnt_ns = open_ns(sb, "mnt");
-        r = sb->plan->id.switch_user ? write_maps(sb) : 0;
+        r = sb->plan->id.mapped ? give_maps(sb, err) : sb->plan->id.switch_user ? write_maps(sb) : 0;
+        if (r < 0 && sb->plan->id.mapped)
+                return r;
         if (r < 0)
                 return error_set(err, r, "id maps of the sandbox: %s", strerror(-r));
         r = cgroup_enter(&sb->limits.cgroup, pid); /* before it knows of any command */
@@ -522,7 +539,7 @@ static void prepare_root(const struct driver_plan *plan, struct setup *s) {
         if (geteuid() != 0)
                 return;
         (void) setgroups(0, NULL); /* refused in a container without the right; they stay as they are then */
-        if (plan->id.host_uid == 0)
+        if (plan->id.host_uid == 0 && !plan->root)
                 s->mask = rootmap_clones(s->os_fd) < 0;
 }
 
@@ -847,8 +864,8 @@ int native_start(const struct driver_plan *plan, const struct start_request *req
 
 static int native_probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
         (void) ctx;
-        if (spec->image)
-                return error_set(err, -ENOTSUP, "image: driver 'native' shows the host's root");
+        if (spec->image && libexec_check("cofferdam-image") < 0)
+                return error_set(err, -ENOTSUP, "image: 'cofferdam-image' is not installed");
         return 0; /* start() tells what is missing in the same words; asking first would cost each run a fork
                    */
 }

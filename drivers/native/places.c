@@ -36,7 +36,7 @@ static bool lacks_point(const struct driver_plan *plan, size_t index) {
                 return is_missing(cover->region >= 0 ? plan->regions[cover->region].pin.fd
                                                      : plan->bypass[cover->bypass].fd,
                                   path_below(target, cover->target));
-        if (plan->oci || !os_shows(target)) /* the engine makes it, or the root is ours */
+        if (plan->oci || plan->root || !os_shows(target)) /* the engine makes it, or the root is ours */
                 return false;
         root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
         return is_missing(root, target + 1);

@@ -9,6 +9,7 @@
 #include "drivers/native/plan.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
@@ -114,10 +115,6 @@ static int secrets_check(const struct driver_plan *plan, const struct spec *spec
 static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         int r;
 
-        if (spec->image && !plan->oci)
-                return error_set(err, -ENOTSUP,
-                                 "CAPABILITY_UNSUPPORTED: image: driver 'native' shows the host's root: use "
-                                 "--driver podman or docker");
         plan->policy = (struct pin_policy){
                 .home = plan->ctx->home,
                 .own_home = plan->ctx->passwd_home,
@@ -126,10 +123,15 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 .allowed = (const char *const *) spec->allow_sensitive,
                 .n_allowed = spec->n_allow_sensitive,
         };
-        r = id_resolve(plan->ctx, plan->oci && plan->oci->user ? plan->oci->user : spec->user, &plan->id,
-                       err);
+        r = plan->oci ? 0 : root_plan(plan->ctx, spec, &plan->policy, &plan->root, err);
+        if (r == 0)
+                r = id_resolve(plan->ctx, plan->oci && plan->oci->user ? plan->oci->user : spec->user,
+                               plan->root, &plan->id, err);
         if (r == 0 && plan->oci)
                 r = oci_account(plan->oci, &plan->id, err);
+        if (r == 0 && plan->root && plan->root->ids == ROOT_IDS_SINGLE && *plan->root->why_single)
+                plan_degrade(plan, "the users of the image", "all files as those of the user of the run",
+                             plan->root->why_single);
         if (r == 0)
                 r = net_plan(plan, spec, err);
         if (r == 0 && !plan->oci)
@@ -144,7 +146,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = persist_add(plan, spec, err);
         if (r == 0)
                 r = caches_add(plan, spec, err);
-        if (r == 0 && !plan->oci)
+        if (r == 0 && !plan->oci && !plan->root) /* what was built for the host's libraries */
                 r = toolchains_add(plan, spec, err);
         if (r == 0)
                 r = seeds_add(plan, spec, err);
@@ -156,6 +158,12 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 r = env_build(plan, spec, err);
         if (r == 0)
                 r = bypasses_add(plan, spec, err);
+        if (plan->id.mapped && !plan->id.switch_user && plan->id.inside_uid != 0) {
+                plan->overlay_asked =
+                        true; /* its directories are the caller's, who is not the one who works */
+                (void) snprintf(plan->overlay_why, sizeof(plan->overlay_why),
+                                "the user of the image is another");
+        }
         if (r == 0 && !plan->oci) /* in a container the guard takes all writes */
                 r = engines_choose(plan, spec, err);
         if (r == 0)
@@ -209,6 +217,7 @@ struct driver_plan *native_plan_free(struct driver_plan *plan) {
         if (!plan)
                 return NULL;
         plan->oci = oci_free(plan->oci);
+        plan->root = root_free(plan->root);
         profile_program_deinit(&plan->profile);
         free(plan->id.name);
         free(plan->id.home);
@@ -417,6 +426,8 @@ static const char *network_text(const struct driver_plan *plan) {
 static const char *userns_text(const struct driver_plan *plan) {
         if (plan->oci)
                 return plan->oci->rootless ? "of the container" : "none";
+        if (plan->id.mapped)
+                return "range";
         return plan->rungs.no_userns                      ? "none"
                : plan->id.host_uid == plan->id.inside_uid ? "identity"
                                                           : "mapped";
@@ -431,13 +442,16 @@ static const char *guard_text(const struct driver_plan *plan) {
 static const char *root_text(const struct driver_plan *plan) {
         if (plan->oci)
                 return "image, read-only";
+        if (plan->root)
+                return *plan->root->digest ? "image, writable until the end"
+                                           : "directory, writable until the end";
         return plan->id.host_uid == 0 && !plan->rungs.no_userns ? "host, read-only, idmapped"
                                                                 : "host, read-only";
 }
 
 static json_t *image_json(const struct driver_plan *plan) {
         if (!plan->oci)
-                return NULL;
+                return root_json(plan->root);
         return json_pack("{s:o,s:o}", "ref", json_from_bytes(plan->oci->image, PATH_JSON_MAX), "id",
                          json_from_bytes(plan->oci->image_id, PATH_JSON_MAX));
 }

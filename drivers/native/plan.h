@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "drivers/native/image-root.h"
 #include "drivers/native/limits.h"
 #include "drivers/native/seccomp-profile.h"
 #include "fs/guard.h"
@@ -37,6 +38,7 @@ struct native_id {
         uid_t host_uid, inside_uid;
         gid_t host_gid, inside_gid;
         bool switch_user; /* root caller with --user: every process of the run becomes host_uid first */
+        bool mapped;      /* more ids than one are mapped: root_maps() */
         char *name;       /* user name inside; owned */
         char *home;       /* absolute, normalized; owned */
         char *shell;      /* exists inside; owned */
@@ -139,6 +141,7 @@ struct driver_plan {
         const struct ctx *ctx;    /* borrowed, outlives the plan */
         struct pin_memo *memo;    /* while the plan is made; owned */
         struct pin_policy policy; /* what may be pinned; borrowed from the caller and the specification */
+        struct image_root *root;  /* NULL: the host's, or an engine's; owned */
         struct native_id id;
         const char *workspace; /* target of region 0, borrowed from it */
         bool host_state;       /* auto, and the home is the operator's */

@@ -12,6 +12,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/securebits.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
@@ -104,7 +106,8 @@ static int stage_user(struct setup *s, struct error *err) {
         if (s->plan->rungs.no_userns)
                 return 0;                          /* there is none */
         (void) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* /proc/self/uid_map belongs to us only then */
-        if (id->switch_user) {                     /* root has to write the maps for another user's id */
+        if (id->switch_user ||
+            id->mapped) { /* somebody outside has to write the maps for another user's id */
                 size_t len;
 
                 r = fdpass_recv(s->sock, map, sizeof(map), &len, NULL, 0, NULL);
@@ -127,7 +130,10 @@ static int stage_user(struct setup *s, struct error *err) {
  * Must: come before the change of ids (root's state is root's), and before anything is mounted.
  */
 static int stage_uppers(struct setup *s, struct error *err) {
-        const int r = uppers_enter(s->plan, &s->uppers);
+        int r = uppers_enter(s->plan, &s->uppers);
+
+        if (r == 0 && s->plan->root)
+                r = root_enter(s->plan->root, s->layer_fd);
 
         return r < 0 ? error_set(err, r, "directories for the changes of the run: %s", strerror(-r)) : 0;
 }
@@ -139,6 +145,13 @@ static int become_user(const struct driver_plan *plan, struct error *err) {
         if (id->switch_user && plan->oci) { /* who enters a container has to go on mounting: for files only */
                 (void) setfsgid(id->host_gid);
                 (void) setfsuid(id->host_uid);
+        } else if (id->mapped) {
+                /* the rights over the sandbox's own ids stay until stage_confine() */
+                (void) setgroups(0, NULL);
+                if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) < 0 ||
+                    setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
+                    setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0)
+                        return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
         } else if (id->switch_user && (setresgid(id->inside_gid, id->inside_gid, id->inside_gid) < 0 ||
                                        setresuid(id->inside_uid, id->inside_uid, id->inside_uid) < 0))
                 return error_set(err, -errno, "become uid %u: %s", id->inside_uid, strerror(errno));
@@ -210,6 +223,28 @@ static int make_skeleton(const struct setup *s) {
         return 0;
 }
 
+/* Directories of an image that are ours: whatever it has there, also a link to somewhere else. */
+static const char *const own_dirs[] = { "dev", "run" };
+
+/* Must: be the first to look at a name of the image. A link in the place of a directory is no directory. */
+static int cover_image(struct setup *s) {
+        static const struct mnt_option options[] = { { "mode", "0755" }, { "size", "4096k" } };
+
+        for (size_t i = 0; i < ARRAY_SIZE(own_dirs); i++) {
+                AUTO_FD int point = mnt_point(s->root_fd, own_dirs[i], false), mnt = -1;
+                int r;
+
+                if (point < 0)
+                        return point;
+                mnt = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
+                r = mnt < 0 ? mnt : mnt_attach(mnt, point);
+                if (r < 0)
+                        return r;
+        }
+        (void) fd_close(mnt_point(s->root_fd, "proc", false)); /* attach_own() says when it is not there */
+        return 0;
+}
+
 /*
  * stage_root - an empty root of our own, stacked on the host's
  * Must: cut propagation in both directions first. Must not: touch a host directory.
@@ -233,12 +268,14 @@ static int stage_root(struct setup *s, struct error *err) {
                 r = s->proc_fd < 0 ? -errno : mnt_attach(s->fuse_fd, s->proc_fd);
         if (r < 0)
                 return error_set(err, r, "attach the guard's file system: %s", strerror(-r));
-        s->root_fd = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
+        s->root_fd = s->plan->root ? root_mount(s->plan->root, s->layer_fd, s->proc_fd)
+                                   : mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
         if (s->root_fd < 0)
-                return error_set(err, s->root_fd, "tmpfs for the root: %s", strerror(-s->root_fd));
+                return error_set(err, s->root_fd, "%s for the root: %s",
+                                 s->plan->root ? "overlayfs" : "tmpfs", strerror(-s->root_fd));
         r = sys_move_mount(s->root_fd, "", AT_FDCWD, "/", 0x4);
         if (r == 0)
-                r = make_skeleton(s);
+                r = s->plan->root ? cover_image(s) : make_skeleton(s);
         return r < 0 ? error_set(err, r, "attach the root: %s", strerror(-r)) : 0;
 }
 
@@ -283,6 +320,8 @@ static int stage_os(struct setup *s, struct error *err) {
         const char *const *dirs;
         size_t n;
 
+        if (s->plan->root) /* it has programs of its own */
+                return 0;
         dirs = os_dirs(&n);
         assert(n <= OS_DIRS_MAX);
         for (size_t i = 0; i < n; i++) {
@@ -604,6 +643,8 @@ int setup_put_file(const struct setup *s, const struct native_file *file) {
         memcpy(parent, file->target + 1, n - 1);
         parent[n > 1 ? n - 2 : 0] = '\0';
         point = open_beneath(s->root_fd, file->target + 1, O_PATH, 0);
+        if (point == -ELOOP && s->plan->root) /* a link of the image's: a file in its place */
+                (void) unlinkat(s->root_fd, file->target + 1, 0);
         if (point >= 0)
                 return mount_over(s, file, point);
         dir = mnt_point(s->root_fd, parent, false);
@@ -804,16 +845,27 @@ static int detach_root(void) {
         return r < 0 ? r : umount2(".", MNT_DETACH) < 0 ? -errno : 0;
 }
 
+/* The root is read-only, or those of its directories that are ours. */
+static int seal_root(const struct setup *s) {
+        const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
+        int r = 0;
+
+        if (!s->plan->root)
+                return sys_mount_setattr(s->root_fd, "", AT_EMPTY_PATH, &ro);
+        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(own_dirs); i++)
+                r = sys_mount_setattr(s->root_fd, own_dirs[i], AT_SYMLINK_NOFOLLOW, &ro);
+        return r;
+}
+
 /*
  * stage_pivot - the new root becomes the only one
  * Must: make it read-only, detach the host's tree whole where the kernel can. Must not: leave a descriptor
  * that leads back.
  */
 static int stage_pivot(struct setup *s, struct error *err) {
-        const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
         int r;
 
-        r = sys_mount_setattr(s->root_fd, "", AT_EMPTY_PATH, &ro);
+        r = seal_root(s);
         if (r < 0)
                 return error_set(err, r, "make the root read-only: %s", strerror(-r));
         if (fchdir(s->root_fd) < 0)

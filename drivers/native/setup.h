@@ -80,12 +80,13 @@ void sockets_free(struct sockets *list);
 struct setup {
         const struct driver_plan *plan;
         const char *run_id;
-        int sock;               /* SOCK_SEQPACKET to the supervisor */
-        int fuse_sock;          /* SOCK_SEQPACKET to fsd: takes the FUSE descriptor */
-        int net_sock;           /* for net_listen(); -1: nobody wants them */
-        int relay_sock;         /* for net_relay(); -1: nobody wants it */
-        int os_fd[OS_DIRS_MAX]; /* idmapped clones of os_dirs() that root made; -1: the child clones */
-        bool mask;              /* root without idmapped clones: hide its files by name */
+        int sock;                      /* SOCK_SEQPACKET to the supervisor */
+        int fuse_sock;                 /* SOCK_SEQPACKET to fsd: takes the FUSE descriptor */
+        int net_sock;                  /* for net_listen(); -1: nobody wants them */
+        int relay_sock;                /* for net_relay(); -1: nobody wants it */
+        int layer_fd[ROOT_LAYERS_MAX]; /* of plan->root */
+        int os_fd[OS_DIRS_MAX];        /* idmapped clones of os_dirs() that root made; -1: the child clones */
+        bool mask;                     /* root without idmapped clones: hide its files by name */
         struct uppers uppers;
         struct sockets sockets; /* to cover */
         const struct limits *limits;

@@ -192,8 +192,8 @@ static int make_layers(int dir, int source, int *ret_upper, int *ret_work) {
 }
 
 /* The region's part of the tmpfs @mnt. */
-static int memory_upper(const struct native_region *region, int mnt, struct uppers *u, uint32_t index,
-                        int fuse_sock) {
+static int memory_upper(const struct native_id *id, const struct native_region *region, int mnt,
+                        struct uppers *u, uint32_t index, int fuse_sock) {
         char name[NAME_SIZE];
         AUTO_FD int dir = -1;
 
@@ -203,6 +203,9 @@ static int memory_upper(const struct native_region *region, int mnt, struct uppe
         dir = open_beneath(mnt, name, O_RDONLY | O_DIRECTORY, 0);
         if (dir < 0)
                 return dir;
+        if (id->mapped && !id->switch_user &&
+            fchown(dir, 0, 0) < 0) /* the caller, as whom the file server works */
+                return -errno;
         return region->overlay ? make_layers(dir, region->pin.fd, &u->upper[index], &u->work[index])
                                : fdpass_send(fuse_sock, &index, sizeof(index), &dir, 1);
 }
@@ -221,7 +224,7 @@ int uppers_in_memory(const struct driver_plan *plan, struct uppers *u, int fuse_
                 if (region->memory_common)
                         common = shares ? common : u->memory[i];
                 r = shares || u->memory[i] >= 0
-                            ? memory_upper(region, shares ? common : u->memory[i], u, i, fuse_sock)
+                            ? memory_upper(&plan->id, region, shares ? common : u->memory[i], u, i, fuse_sock)
                             : u->memory[i];
         }
         return r;

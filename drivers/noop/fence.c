@@ -257,6 +257,7 @@ static int check(const struct ctx *ctx, const struct spec *spec, const char *wor
         } rows[] = {
                 { ctx->uid == 0,
                   "root can change what is root's without a name of it: start it as another user" },
+                { spec->image || spec->rootfs, "image, rootfs: the root is the host's" },
                 { spec->network.mode != NETWORK_NONE, "network: only 'none' can be kept" },
                 { spec->security.nested_userns, "security.nested_userns: there are no namespaces" },
                 { strcmp(spec->security.seccomp, SECCOMP_DEFAULT) != 0,

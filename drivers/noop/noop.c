@@ -69,6 +69,7 @@ static int check(const struct spec *spec, struct error *err) {
                 { spec->user != NULL, "user" },
                 { spec->image != NULL, "image" },
                 { spec->build.dockerfile || spec->build.context, "build" },
+                { spec->rootfs != NULL, "rootfs" },
                 { spec->guard.n_rules > 0, "guard.rules" },
                 { spec->workspace.mode != WORKSPACE_DIRECT, "workspace.mode" },
                 { spec->limits.memory > 0, "limits.memory" },

@@ -37,6 +37,7 @@ static int check(const struct spec *spec, const char *program, struct error *err
                 bool asked;
                 const char *key, *why;
         } rows[] = {
+                { spec->rootfs != NULL, "rootfs", "its root is an image: use --driver native" },
                 { spec->host_root, "host_root", "its root is an image: use --driver native" },
                 { spec->security.nested_userns, "security.nested_userns",
                   "the engine refuses namespaces to a container: use --driver native" },

@@ -487,8 +487,9 @@ void run_execute(const struct ctx *ctx, const struct run_request *asked, struct 
         }
         /* a strict run takes no rung that was asked not to be taken, but one of the network that nobody named
          */
-        if (req->spec->isolation == ISOLATION_DEGRADE || strcmp(driver->name, "noop") == 0 ||
-            req->spec->network.mode == NETWORK_ALLOWLIST || req->spec->network.mode == NETWORK_DENYLIST)
+        if (req->spec->isolation == ISOLATION_DEGRADE || req->spec->image ||
+            strcmp(driver->name, "noop") == 0 || req->spec->network.mode == NETWORK_ALLOWLIST ||
+            req->spec->network.mode == NETWORK_DENYLIST)
                 warn_degraded(driver, plan);
         r = execute(ctx, req, driver, plan, &trace, ret, &err);
         (void) driver->plan_free(plan);

@@ -136,8 +136,8 @@ const struct key spec_keys[] = {
         { SECTION_ROOT, "image", KEY_STRING, AT(image), .min = 1, .check = check_image, .flag = "image",
           .metavar = "REF", .help = "root of the sandbox: an image" },
         { SECTION_ROOT, "rootfs", KEY_PATH, AT(rootfs), .flag = "rootfs", .metavar = "DIR",
-          .trust = TRUST_WORKFLOW, .instead = "leave it out to use the host's root, read-only",
-          .help = "root of the sandbox: a directory" },
+          .trust = TRUST_WORKFLOW,
+          .help = "root of the sandbox: a directory that holds a root file system" },
         { SECTION_ROOT, "repository", KEY_BOOL, AT(repository), .fallback = "true", .flag = "repository",
           .trust = TRUST_WORKFLOW,
           .help = "the workspace's .cofferdam.yaml and devcontainer.json say how to work on it, as far as a "

@@ -765,9 +765,196 @@ def progress():
     assert p.stderr == '', p
 
 
+# --- as roots of sandboxes -----------------------------------------------------------------------------------------
+
+def run(*words, want=0, env=None, drop=()):
+    p = subprocess.run([C, 'run', '--driver', 'native', *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
+                       env={k: v for k, v in {**os.environ, **(env or {})}.items() if k not in drop}, text=True)
+    assert p.returncode == want, f'{words}: want {want}, got {p.returncode}: {p.stdout}{p.stderr}'
+    return p.stdout if want == 0 else p.stderr
+
+
+CONFIG = {'Env': ['PATH=/bin:/opt/bin', 'ONE=of the image', 'HOME=/nowhere'], 'WorkingDir': '/app', 'Entrypoint': ['/nosuch'],
+          'Cmd': ['/nosuch']}
+
+
+def have(name='t:1', config=CONFIG, rows=None):
+    image('import', Image(rows or layers(), config=config).layout(f'layout-{len(os.listdir("."))}'), name)
+    return ['--image', name, '--']
+
+
+def root_of_image():
+    """red without: the whiteouts of the mount, the tmpfs above it, the covers of /dev and /run, seal_root(), env"""
+    os.mkdir('w')
+    os.chdir('w')
+    on = ['-w', '.', *have()]
+    text = run(*on, 'sh', '-c', 'pwd; echo $ONE $PATH $HOME; cat /changed /dir/new; ls /dir; busybox stat -c %a:%u /changed; id -u')
+    lines = text.split('\n')
+    assert lines[0] == os.getcwd() and lines[1] == 'of the image /bin:/opt/bin /root', text
+    assert '\n'.join(lines[2:]) == 'secondnewnew\n600:0\n0\n', text
+    run(*on, 'sh', '-c', 'test ! -e /etc/gone && test ! -e /dir/old && test ! -e /usr/bin && test -s /etc/resolv.conf && '
+        'echo x >/new && rm /changed && mkdir /bin/d && echo y >>/dir/new && chmod 700 /etc && mv /bin/ls /bin/l2')
+    has(run(*on, 'sh', '-c', 'cat /changed /dir/new; ls / /bin'), 'secondnew')  # gone with the run
+    for name in 'new', 'l2':
+        assert f'\n{name}\n' not in run(*on, 'sh', '-c', 'ls / /bin'), name
+    for refused in 'echo x >/dev/x', 'echo x >/run/x', 'busybox mount -t tmpfs x /dir', 'busybox mknod /n c 1 3', 'echo x >/etc/passwd':
+        run(*on, 'sh', '-c', f'! ({refused}) 2>/dev/null')
+    run(*on, 'sh', '-c', 'echo from inside >file; echo x >$HOME/h; echo x >/tmp/t')
+    with open('file') as f:
+        assert f.read() == 'from inside\n' and os.stat('file').st_uid == os.getuid()
+    # what the host has is not there, and sets of capabilities are empty
+    text = run(*on, 'sh', '-c', 'cat /proc/self/status; ls /sys /root /home /var 2>&1; cat /proc/self/mountinfo')
+    assert text.count('0000000000000000') >= 5 and 'NoNewPrivs:\t1' in text, text
+    for line in text.split('\n'):
+        if ' - overlay ' in line or ' - tmpfs ' in line:
+            has(line, 'nosuid')
+    run('-w', '.', '--env', 'ONE=given', '--image', 't:1', '--', 'sh', '-c', 'test "$ONE" = given')
+    for size, code in ('300k', 1), ('3M', 0):
+        run('-w', '.', '--tmp-size', size, '--image', 't:1', '--', 'sh', '-c', 'head -c 1000000 /dev/zero >/big', want=code)
+    assert not os.listdir(f'{STORE}/tmp')
+
+
+def users_of_image():
+    """red without: the names of the image's files, the map of its ids, the right user of what is made"""
+    os.mkdir('w')
+    os.chdir('w')
+    have('t:1')
+    have('app:1', {'User': 'app'})
+    have('num:1', {'User': '7:8'})
+    have('grp:1', {'User': 'root:app'})
+    have('bad:1', {'User': 'nosuch'})
+    def who(*words):
+        return run('-w', '.', *words, '--', 'sh', '-c', 'echo $(id -u):$(id -g) $USER $HOME $SHELL; echo x >f; stat -c %u f; rm f; cat </dev/null >$HOME/x').split('\n')[:2]
+    rows = ((['--image', 't:1'], '0:0 root /root /bin/sh'), (['--image', 'app:1'], '1000:1000 app /app /bin/sh'),
+            (['--image', 'num:1'], '7:8 u7 /home/u7 /bin/sh'), (['--image', 'grp:1'], '0:1000 root /root /bin/sh'),
+            (['-u', 'app', '--image', 't:1'], '1000:1000 app /app /bin/sh'), (['-u', '0', '--image', 'app:1'], '0:0 root /root /bin/sh'),
+            (['-u', '1000:7', '--image', 't:1'], '1000:7 app /app /bin/sh'))
+    os.chmod('.', 0o777)
+    for words, want in rows:
+        got = who(*words)
+        assert got[0] == want and got[1] == want.split(':')[0], (words, got)
+    has(run('-w', '.', '--image', 'bad:1', '--', 'true', want=125), "no user 'nosuch' in /etc/passwd of the image")
+    have('bad:2', {'User': 'root:nosuch'})
+    has(run('-w', '.', '--image', 'bad:2', '--', 'true', want=2), 'no group')
+    # whom files belong to
+    ids = json.loads(image('inspect', 't:1'))[0]['ids']
+    text = run('-w', '.', '--image', 't:1', '--', 'sh', '-c', 'stat -c %u:%g:%a /app/file /etc/shadow /su; cat /app/file 2>/dev/null || echo closed')
+    if ids == 'single':
+        assert text == '0:0:600\n0:0:640\n0:0:4755\napp', text
+    else:
+        assert text == '1000:1000:600\n0:42:640\n0:0:4755\nclosed\n', text
+    run('-w', '.', '-u', '1000', '--image', 't:1', '--', 'sh', '-c', '! cat /etc/shadow 2>/dev/null' if ids != 'single' else 'true')
+    run('-w', '.', '-u', '1000', '--image', 't:1', '--', 'sh', '-c', '! echo x >/etc/new' if ids != 'single' else 'true')
+    if os.getuid() != 0:  # without a range everything is the user's, which is said
+        none = {'PATH': '/nosuch'}
+        image('import', Image(layers(), config=CONFIG).layout('again'), 't:1', env=none)
+        p = subprocess.run([C, 'run', '-w', '.', '--image', 't:1', '--', 'sh', '-c', 'id -u; stat -c %u:%a /app/file; cat /app/file'],
+                           env={**os.environ, **none}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert p.returncode == 0 and p.stdout == '0\n0:600\napp', p
+        has(p.stderr, 'degraded')
+
+
+def traps_of_image():
+    """an image that has links where the sandbox has directories of its own; red without: mnt_point()'s eyes"""
+    os.mkdir('outside')
+    out = os.path.abspath('outside')
+    os.mkdir('w')
+    os.chdir('w')
+    one = layers()[0]
+    for name, link in ('dev', out), ('run', '/etc'), ('proc', out), ('tmp', '../../../..' + out), ('var', out), ('root', out), ('home', '/etc'):
+        text = tar(member(name, S, link=link))
+        have(f'trap-{name}:1', rows=[one, text] if name not in ('tmp', 'root') else [tar(member('bin', D), *[]), one, tar(member('x'), member(name, S, link=link))])
+        p = subprocess.run([C, 'run', '-w', '.', '--driver', 'native', *(['-u', '5'] if name == 'home' else []), '--image', f'trap-{name}:1', '--', 'sh', '-c',
+                            'echo x >/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert p.returncode == 125, (name, p)
+        assert p.stderr.count('\n') == 1, p.stderr
+        assert os.listdir(out) == [], name
+    # files of ours take the place of links
+    have('etc:1', rows=[one, tar(member('etc', D), member('etc/resolv.conf', S, link=f'{out}/x'), member('etc/hosts', S, link='/nosuch'),
+                                 member('etc/hostname', S, link='/proc/self/environ'))])
+    run('-w', '.', '--image', 'etc:1', '--', 'sh', '-c', 'test -f /etc/resolv.conf && test ! -L /etc/resolv.conf && test ! -L /etc/hosts')
+    # a program that is set-id gains nothing
+    have('su:1', rows=[one, tar(member('bin', D), member('bin/busybox-s', R, open(BUSYBOX, 'rb').read(), 0o6755))])
+    assert run('-w', '.', '-u', '1000', '--image', 'su:1', '--', '/bin/busybox-s', 'id', '-u') == '1000\n'
+    assert os.listdir(out) == []
+    has(run('-w', '.', '--image', 'localhost:1/nosuch', '--', 'true', want=125), 'localhost')
+    has(run('-w', '.', '--image', 'BAD', '--', 'true', want=125), 'image')
+
+
+def rootfs_dir():
+    """a directory as root: it is not changed"""
+    os.mkdir('w')
+    os.makedirs('root/bin')
+    shutil.copy(BUSYBOX, 'root/bin/sh')
+    root = os.path.abspath('root')
+    before = sorted(os.listdir(root))
+    text = run('-w', 'w', '--rootfs', root, '--', '/bin/sh', '-c', 'echo x >/new; echo $PWD; id -u; ls /; ls /proc/self/fd >/dev/null')
+    assert text.split('\n')[:2] == [os.path.abspath('w'), str(os.getuid())] and 'new' in text, text
+    assert sorted(os.listdir(root)) == before
+    for bad, word, code in ('/', "host's root", 2), ('/nosuch', 'No such file', 125), ('/proc', '', 125), (f'{root}/bin/sh', 'no directory', 2):
+        has(run('-w', 'w', '--rootfs', bad, '--', 'true', want=code), word)
+    has(run('-w', 'w', '--rootfs', root, '--image', 'x', '--', 'true', want=2), 'cannot be together')
+
+
+def started():
+    """an image that a run uses stays; more commands, and the guard, as without an image"""
+    os.mkdir('w')
+    os.chdir('w')
+    subprocess.run(['git', 'init', '-q'], check=True)
+    have()
+    go = lambda *words: subprocess.run([C, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)  # noqa: E731
+    p = go('start', '-w', '.', '--driver', 'native', '--image', 't:1')
+    run_id = p.stdout.strip()
+    assert p.returncode == 0, p
+    try:
+        has(image('rm', 't:1', want=1), 'a run uses it')
+        image('gc', '--keep', '0')
+        has(image('ls'), 't:1')
+        p = go('exec', run_id, '--', 'sh', '-c', 'echo $ONE; echo "#!/bin/sh" >.git/hooks/pre-commit; echo more >/more')
+        assert p.returncode == 0 and p.stdout == 'of the image\n', p
+        assert go('exec', run_id, '--', 'cat', '/more').stdout == '', 'no cat in the image'
+        assert go('exec', run_id, '--', 'sh', '-c', 'read x </more; echo $x').stdout == 'more\n'
+        assert not os.path.exists('.git/hooks/pre-commit')
+        has(go('diff', run_id).stdout, '.git/hooks/pre-commit')
+        root = json.loads(go('inspect', run_id).stdout)
+        text = json.dumps(root)
+        has(text, json.loads(image('inspect', 't:1'))[0]['digest'])
+    finally:
+        go('stop', run_id)
+        go('discard', run_id)
+    image('rm', 't:1')
+    assert layer_dirs() == []
+
+
+LIST = r"""cd / && find . -path ./proc -prune -o -path ./dev -prune -o -path ./sys -prune -o -path ./run -prune -o -path ./tmp -prune -o -path ./var/tmp -prune \
+ -o -path ./etc/resolv.conf -prune -o -path ./etc/hosts -prune -o -path ./etc/hostname -prune -o -path ./etc/passwd -prune -o -path ./etc/group -prune -o -path ./root -prune \
+ -o -path ./etc/mtab -prune -o -path ./var -prune -o -path . -prune -o -print | sort | while read -r f; do stat -c '%n %f %u %g %s %Y %N' "$f" | sed 's/^\(.* 4[0-9a-f]* [0-9]* [0-9]*\) [0-9]* /\1 /'; done; find . -xdev -type f -path './dir/*' -exec sha256sum {} +"""
+
+
+def same_view(podman):
+    """the same image, from the same registry, seen by podman: names, modes, owners, sizes, times, contents, digest, id"""
+    reg = Registry()
+    tools = tar(member('bin', D), *[member(f'bin/{n}', S, link='busybox') for n in
+                                    ('find', 'stat', 'sort', 'sed', 'sha256sum', 'cat', 'true')])
+    img = Image([*layers(), tools], [gzip.compress, gzip.compress, zstd], CONFIG)
+    name = reg.push(img, 'same/view', 'v1') + ':v1'
+    subprocess.run([podman, 'pull', '-q', '--tls-verify=false', name], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    assert image('pull', '-q', name) == img.digest
+    theirs = json.loads(subprocess.run([podman, 'image', 'inspect', name], check=True, stdout=subprocess.PIPE).stdout)[0]
+    ours = json.loads(image('inspect', name))[0]
+    assert theirs['Digest'] == ours['digest'] and 'sha256:' + theirs['Id'] == ours['id'], theirs
+    assert [f'{x}' for x in theirs['RootFS']['Layers']] == [x['diff_id'] for x in ours['layers']]
+    want = subprocess.run([podman, 'run', '--rm', '--network', 'none', '--entrypoint', '', *os.environ.get('PODMAN_RUN', '').split(), name, 'sh', '-c', LIST], check=True,
+                          stdout=subprocess.PIPE, text=True, timeout=120).stdout
+    os.mkdir('w')
+    got = run('-w', 'w', '--workspace-target', '/tmp/w', '--image', name, '--', 'sh', '-c', LIST)
+    assert want.count('\n') > 15, want
+    assert got == want, f'podman:\n{want}\ncofferdam:\n{got}'
+
+
 if __name__ == '__main__':
     try:
-        globals()[sys.argv[1]]()
+        globals()[sys.argv[1]](*sys.argv[2:])
         for row in json.loads(image('ls', '--json')):  # files of other ids, which rm(1) cannot remove
             image('rm', row['digest'])
         assert layer_dirs() == [], layer_dirs()

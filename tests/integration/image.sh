@@ -37,7 +37,7 @@ unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY all_proxy REGISTRY
 # each test has a store of its own
 lab() {
         export XDG_STATE_HOME=$W/state
-        python3 "$TOP/tests/integration/image.py" "$1"
+        python3 "$TOP/tests/integration/image.py" "$@"
 }
 
 t 'pull by tag, digest and index; TLS, tokens' lab tls_token
@@ -51,4 +51,9 @@ t 'a killed pull' lab killed
 t 'layouts and archives' lab formats
 t 'gc by age and size' lab collect
 t 'progress' lab progress
+t 'run with an image' lab root_of_image
+t 'users of an image' lab users_of_image
+t 'an image with links where directories are ours' lab traps_of_image
+t 'run with a directory as root' lab rootfs_dir
+t 'a run keeps its image' lab started
 finish

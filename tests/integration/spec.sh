@@ -58,10 +58,10 @@ check_says_what_is_wrong() {
                 status 1 "$C" spec check bad.yaml 2>err
                 has "$(cat err)" network.
         done
-        printf 'rootfs: /x\n' >later.yaml
+        printf 'security: {no_new_privs: false}\n' >later.yaml
         status 1 "$C" spec check --json later.yaml >out
         has "$(cat out)" '"failure_code": "CAPABILITY_UNSUPPORTED"'
-        has "$(cat out)" 'rootfs'
+        has "$(cat out)" 'no_new_privs'
         printf 'network: {mode: open}\n' >good.yaml
         status 0 "$C" spec check good.yaml >out 2>&1
         eq '' "$(cat out)" output
