@@ -16,7 +16,7 @@ plain_one() {
 {
   // what most of them look like
   "name": "x",
-  "image": "registry.invalid/base:1",
+  "image": "localhost:1/base:1",
   "containerEnv": {"A": "container", "WHERE": "${localWorkspaceFolder}", "T": "${localEnv:GITHUB_TOKEN:none}"},
   "remoteEnv": {"A": "remote"},
   "postCreateCommand": ["sh", "-c", "echo created > 'made here'"],
@@ -98,7 +98,7 @@ binds_stay_in_the_workspace() {
 }
 
 privileged_is_unusable() {
-        dc <<<'{"image": "registry.invalid/x", "containerEnv": {"A": "b"}, "runArgs": ["--privileged"]}'
+        dc <<<'{"image": "localhost:1/x", "containerEnv": {"A": "b"}, "runArgs": ["--privileged"]}'
         # shellcheck disable=SC2016
         "$C" run -- sh -c 'echo "a=${A-}"' >out 2>err
         eq a= "$(cat out)"
@@ -108,7 +108,7 @@ privileged_is_unusable() {
 }
 
 nothing_of_it_runs_on_the_host() {
-        dc <<<"{\"image\": \"registry.invalid/x\", \"initializeCommand\": \"touch $T/pwned\"}"
+        dc <<<"{\"image\": \"localhost:1/x\", \"initializeCommand\": \"touch $T/pwned\"}"
         "$C" run -- true 2>err
         [ ! -e "$T/pwned" ] || fail 'initializeCommand was run'
         has "$("$C" spec show)" 'refused: initializeCommand'
@@ -130,7 +130,7 @@ own_file_with_a_mistake() {
 }
 
 asked_for_strictly() {
-        dc <<<'{"image": "registry.invalid/x"}'
+        dc <<<'{"image": "localhost:1/x"}'
         code=0
         "$C" run --driver native --isolation strict -- true 2>err || code=$?
         eq 125 "$code" status
