@@ -149,7 +149,7 @@ int kube_turn_with(struct kube *kube, struct curl_waitfd *more, unsigned n, uint
         for (unsigned i = 0; i < n; i++)
                 all[i] = more[i];
         all[n] = (struct curl_waitfd){ .fd = kube->stop_fd, .events = CURL_WAIT_POLLIN };
-        r = curl_multi_poll(kube->multi, all, n + (kube->stop_fd >= 0), ms, NULL);
+        r = curl_multi_poll(kube->multi, all, kube->stop_fd >= 0 ? n + 1 : n, ms, NULL);
         for (unsigned i = 0; i < n; i++)
                 more[i].revents = all[i].revents;
         if (r == CURLM_OK)
@@ -184,7 +184,7 @@ int kube_pause(struct kube *kube, unsigned ms, struct error *err) {
 }
 
 unsigned kube_pause_ms(unsigned attempt, unsigned retry_s) {
-        const unsigned grown = PAUSE_MS_FIRST << (attempt < 10 ? attempt - 1 : 9);
+        const unsigned grown = (unsigned) PAUSE_MS_FIRST << (attempt < 10 ? attempt - 1 : 9);
 
         if (retry_s > 0)
                 return retry_s < KUBE_PAUSE_MS_MAX / 1000 ? retry_s * 1000 : KUBE_PAUSE_MS_MAX;
@@ -603,6 +603,7 @@ int kube_list(struct kube *kube, enum kube_kind kind, const char *ns, const stru
 /* --- what we may, and who it is ----------------------------------------------------------------------------
  */
 
+/* NOLINTNEXTLINE(readability-function-size): the words of a review */
 int kube_allowed(struct kube *kube, const char *ns, const char *verb, const char *group, const char *resource,
                  const char *subresource, bool *ret, struct error *err) {
         AUTO_JSON json_t *review =

@@ -624,6 +624,7 @@ static int send_some(struct kube_exec *x, const struct buf *input, size_t *sent)
         return input ? kube_exec_close_stdin(x) : 0;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): what goes in, its bounds, and what comes out */
 int kube_exec_collect(struct kube *kube, const struct kube_exec_request *request, const struct buf *input,
                       size_t max, unsigned timeout_ms, struct buf *out, struct buf *errors,
                       struct kube_exec_end *ret, struct error *err) {

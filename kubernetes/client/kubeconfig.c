@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdarg.h>
 #include <string.h>
 #include <strings.h>
 #include <yaml.h>
@@ -134,9 +135,17 @@ static unsigned long place_line(struct place p) {
         return p.node ? (unsigned long) p.node->start_mark.line + 1 : 0;
 }
 
-#define complain(place, err, fmt, ...)                                         \
-        error_set(err, -EINVAL, "'%s' line %lu: " fmt, ESC(place_file(place)), \
-                  place_line(place) __VA_OPT__(, ) __VA_ARGS__)
+static int complain(struct place p, struct error *err, const char *fmt, ...)
+        __attribute__((format(printf, 3, 4)));
+static int complain(struct place p, struct error *err, const char *fmt, ...) {
+        char what[ERROR_MSG_MAX / 2];
+        va_list args;
+
+        va_start(args, fmt);
+        (void) vsnprintf(what, sizeof(what), fmt, args);
+        va_end(args);
+        return error_set(err, -EINVAL, "'%s' line %lu: %s", ESC(place_file(p)), place_line(p), what);
+}
 
 /* The scalar at @p without NUL bytes; NULL: none, or null. Borrowed. */
 static const char *scalar(struct place p) {
@@ -337,7 +346,7 @@ static int decode(const char *text, struct buf *out) {
         EVP_DecodeInit(ctx);
         if (EVP_DecodeUpdate(ctx, bytes, &n, (const unsigned char *) text, (int) len) >= 0 &&
             EVP_DecodeFinal(ctx, bytes + n, &more) == 1 && n + more > 0)
-                r = buf_add(out, bytes, (size_t) (n + more));
+                r = buf_add(out, bytes, (size_t) n + (size_t) more);
         OPENSSL_cleanse(bytes, len);
         EVP_ENCODE_CTX_free(ctx);
         return r;

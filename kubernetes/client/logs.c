@@ -6,7 +6,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/json.h"
 
-enum { FOLLOW_ATTEMPTS = 8, REFUSAL_MAX = 16 << 10 };
+enum { FOLLOW_ATTEMPTS = 8, REFUSAL_MAX = 16 << 10, READ_S = 120 };
 
 /* --- the tail
  * ------------------------------------------------------------------------------------------------ */
@@ -64,6 +64,7 @@ struct stream {
         void *arg;
         int r;
         uint64_t seen, skip; /* bytes handed on in all; bytes of this connection that were handed on before */
+        uint64_t deadline_ns;
         struct buf refusal;
 };
 
@@ -91,8 +92,8 @@ static int log_query(const char *container, bool follow, struct buf *query) {
 }
 
 /* One connection, from the beginning of the log. */
-static int read_once(struct kube *kube, const char *path, const char *query, uint64_t deadline_ns,
-                     struct stream *s, struct error *err) {
+static int read_once(struct kube *kube, const char *path, const char *query, struct stream *s,
+                     struct error *err) {
         const struct transfer_how how = {
                 .method = "GET", .path = path, .query = query, .sink = on_bytes, .arg = s
         };
@@ -106,10 +107,10 @@ static int read_once(struct kube *kube, const char *path, const char *query, uin
         if (r < 0)
                 return r;
         while (r == 0 && !s->transfer->done) {
-                if (clock_ns() >= deadline_ns)
+                if (clock_ns() >= s->deadline_ns)
                         r = error_set(err, -ETIMEDOUT, "the log goes on, and time is over");
                 else
-                        r = kube_turn(kube, deadline_ns, err);
+                        r = kube_turn(kube, s->deadline_ns, err);
         }
         if (r == 0 && s->r < 0)
                 r = error_set(err, s->r, "hand on a log: %s", strerror(-s->r));
@@ -125,7 +126,7 @@ static int read_once(struct kube *kube, const char *path, const char *query, uin
 }
 
 static int read_all(struct kube *kube, const char *ns, const char *pod, const char *container, bool follow,
-                    uint64_t deadline_ns, struct stream *s, struct error *err) {
+                    struct stream *s, struct error *err) {
         AUTO_BUF struct buf path = { 0 }, query = { 0 };
         int r = kube_path(kube, KUBE_POD, ns, pod, "log", &path, err);
 
@@ -136,11 +137,11 @@ static int read_all(struct kube *kube, const char *ns, const char *pod, const ch
         for (unsigned n = 1;; n++) {
                 const uint64_t before = s->seen;
 
-                r = read_once(kube, path.data, query.data, deadline_ns, s, err);
+                r = read_once(kube, path.data, query.data, s, err);
                 if (s->seen > before)
                         n = 1;
                 /* cut, or refused for now */
-                if (s->r < 0 || n >= FOLLOW_ATTEMPTS || clock_ns() >= deadline_ns ||
+                if (s->r < 0 || n >= FOLLOW_ATTEMPTS || clock_ns() >= s->deadline_ns ||
                     (r != -ECONNRESET && r != -ETIMEDOUT && r != -ENETUNREACH && r != -EREMOTEIO &&
                      r != -EAGAIN))
                         break;
@@ -156,12 +157,14 @@ static int into_tail(void *arg, const void *data, size_t len) {
         return kube_tail_add(arg, data, len);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): one parameter more than a struct of two would leave */
 int kube_logs(struct kube *kube, const char *ns, const char *pod, const char *container, size_t max,
               struct buf *out, bool *ret_truncated, struct error *err) {
         struct kube_tail tail = { .max = max > 0 ? max : KUBE_LOG_BYTES };
-        struct stream s = { .sink = into_tail, .arg = &tail };
-        const uint64_t deadline = clock_ns() + UINT64_C(120) * 1000000000;
-        int r = read_all(kube, ns, pod, container, false, deadline, &s, err);
+        struct stream s = { .sink = into_tail,
+                            .arg = &tail,
+                            .deadline_ns = clock_ns() + READ_S * UINT64_C(1000000000) };
+        int r = read_all(kube, ns, pod, container, false, &s, err);
 
         if (r == 0 && (r = kube_tail_text(&tail, out, ret_truncated)) < 0)
                 (void) error_set(err, r, "keep a log: %s", strerror(-r));
@@ -169,11 +172,14 @@ int kube_logs(struct kube *kube, const char *ns, const char *pod, const char *co
         return r;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): one parameter more than a struct of two would leave */
 int kube_logs_follow(struct kube *kube, const char *ns, const char *pod, const char *container,
                      int (*sink)(void *arg, const void *data, size_t len), void *arg, uint64_t deadline_ns,
                      struct error *err) {
-        struct stream s = { .sink = sink, .arg = arg };
-        int r = read_all(kube, ns, pod, container, true, deadline_ns > 0 ? deadline_ns : UINT64_MAX, &s, err);
+        struct stream s = { .sink = sink,
+                            .arg = arg,
+                            .deadline_ns = deadline_ns > 0 ? deadline_ns : UINT64_MAX };
+        int r = read_all(kube, ns, pod, container, true, &s, err);
 
         return r == -ENOENT && s.seen > 0 ? 0 : r;
 }
