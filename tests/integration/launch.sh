@@ -438,7 +438,7 @@ program_that_fails() { program_fails 'exit code 3: no luck' 'echo no luck >&2; e
 program_that_says_so() { program_fails 'no such stage' 'echo "{\"error\":\"no such stage\"}"'; }
 program_that_babbles() { program_fails 'did not write' 'echo done'; }
 program_of_two_minds() { program_fails 'did not write' 'echo "{\"error\":\"x\",\"output\":\"y\"}"'; }
-program_that_sleeps() { program_fails 'within 3000 ms and was killed' 'sleep 300 & sleep 300'; }
+program_that_sleeps() { program_fails 'within 3000 ms and was killed' 'sh -c "sleep 300; :" "$0"-child & sleep 300'; }
 program_that_floods() { program_fails 'more than 4194304 bytes' 'cat /dev/zero'; }
 program_that_dies() { program_fails 'killed by signal 6' 'kill -ABRT $$'; }
 
@@ -462,7 +462,8 @@ program_of_others() {
         chmod o+w "$T/agent.json"
         ends 125 --operator "$T/agent.json"
         has "$(cat err)" 'others can write to it'
-        cp "$T/agent.json" "$W/agent.json" && chmod 600 "$W/agent.json"
+        deploy
+        mv "$T/agent.json" "$W/agent.json"
         ends 125 --operator "$W/agent.json"
         has "$(cat err)" 'in the workspace'
 }

@@ -308,6 +308,50 @@ static void run_msg_recv_checks_what_arrives(void **state) {
         (void) close(pair[1]);
 }
 
+/* What another process of the user may have written: nothing that the supervisor says, nothing that is no
+ * line. */
+static void events_pass_takes_lines_of_clients(void **state) {
+        static const struct {
+                const char *type, *json;
+                bool taken;
+        } rows[] = {
+                { "tool_refused", "{}", true },
+                { "llm_request", "{\"a\":\"\xc3\xa9\"}", true },
+                { "sandbox_finished", "{}", false },
+                { "exec_started", "{}", false },
+                { "tool_refused\",\"x\":\"", "{}", false },
+                { "", "{}", false },
+                { "tool_refused", "", false },
+                { "tool_refused", "[]", false },
+                { "tool_refused", "{\n}", false },
+                { "tool_refused", "{\"a\":\"\xff\"}", false },
+                { "tool_refused", "{}}\n{\"seq\":9}", false },
+        };
+        char path[] = "/tmp/test-run-XXXXXX";
+        AUTO_FD int fd = mkostemp(path, O_CLOEXEC | O_APPEND);
+        struct events events = { .run_id = "0123456789ab", .file_fd = fd, .sink_fd = -1 };
+        AUTO_FREE char *big = calloc(1, EVENT_MAX_BYTES + 1);
+        AUTO_BUF struct buf text = { 0 };
+        uint64_t taken = 0;
+
+        (void) state;
+        assert_true(fd >= 0 && big);
+        (void) unlink(path);
+        for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+                assert_int_equal(events_pass(&events, rows[i].type, rows[i].json), rows[i].taken);
+                taken += rows[i].taken;
+                assert_int_equal(events.seq, taken);
+        }
+        memset(big, ' ', EVENT_MAX_BYTES);
+        big[0] = '{';
+        big[EVENT_MAX_BYTES - 1] = '}';
+        assert_false(events_pass(&events, "tool_refused", big));
+        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_int_equal(file_read(fd, EVENT_MAX_BYTES, &text), 0);
+        assert_non_null(strstr(text.data, "\"type\":\"llm_request\",\"data\":{\"a\":\"\xc3\xa9\"}}\n"));
+        events_deinit(&events);
+}
+
 static void events_emit_numbers_and_bounds_lines(void **state) {
         struct events events = { .run_id = "0123456789ab", .sink_fd = -1 };
         AUTO_FREE char *big = calloc(1, EVENT_MAX_BYTES + 1);
@@ -352,6 +396,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(run_dir_sweep_spares_what_is_held, setup, teardown),
                 cmocka_unit_test(run_msg_recv_checks_what_arrives),
                 cmocka_unit_test(events_emit_numbers_and_bounds_lines),
+                cmocka_unit_test(events_pass_takes_lines_of_clients),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
