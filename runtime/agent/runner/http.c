@@ -291,8 +291,7 @@ static int reach(const struct http_net *net, const struct http_url *url, const s
         return r;
 }
 
-int http_open(const struct http_net *net, const char *method, const char *text,
-              const struct http_extra *extra, const struct buf *content, uint64_t deadline_ns,
+int http_open(const struct http_net *net, const struct http_question *q, uint64_t deadline_ns,
               struct http_exchange *x, struct error *err) {
         AUTO_BUF struct buf head = { 0 };
         const char *proxy_text;
@@ -301,7 +300,7 @@ int http_open(const struct http_net *net, const char *method, const char *text,
         int r;
 
         x->stream = (struct stream){ .wire = net->wire, .fd = -1, .own_authorities = net->own_authorities };
-        r = http_url_parse(text, &url, err);
+        r = http_url_parse(q->url, &url, err);
         if (r < 0)
                 return r;
         proxy_text = url.tls ? net->https_proxy : net->http_proxy;
@@ -310,19 +309,19 @@ int http_open(const struct http_net *net, const char *method, const char *text,
         if (proxy_text)
                 r = proxy_parse(proxy_text, &proxy, err);
         if (r == 0)
-                r = write_head(method, &url, proxy_text && !url.tls ? &proxy : NULL, extra, content, &head,
-                               err);
+                r = write_head(q->method, &url, proxy_text && !url.tls ? &proxy : NULL, q->extra, q->content,
+                               &head, err);
         if (r == 0)
                 r = reach(net, &url, proxy_text ? &proxy : NULL, deadline_ns, x, err);
         if (r < 0)
                 return r;
         r = stream_write(&x->stream, head.data, head.len, deadline_ns);
-        if (r == 0 && content && content->len > 0)
-                r = stream_write(&x->stream, content->data, content->len, deadline_ns);
+        if (r == 0 && q->content && q->content->len > 0)
+                r = stream_write(&x->stream, q->content->data, q->content->len, deadline_ns);
         /* a server may answer and hang up before it has read all: what it says is still to be read */
         if (r < 0 && r != -ECONNRESET)
                 return error_set(err, r, "send to '%s': %s", url.host.name, strerror(-r));
-        return read_head(x, method, deadline_ns, err);
+        return read_head(x, q->method, deadline_ns, err);
 }
 
 ssize_t http_read(struct http_exchange *x, void *buf, size_t size, uint64_t deadline_ns) {

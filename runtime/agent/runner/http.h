@@ -39,6 +39,14 @@ struct http_extra {
         const char *name, *value; /* borrowed */
 };
 
+/** struct http_question - what is asked of a server; borrowed */
+struct http_question {
+        const char *method, *url;
+        const struct http_extra
+                *extra; /* terminated by a name that is NULL; values with control bytes are -EINVAL */
+        const struct buf *content; /* NULL: none */
+};
+
 /** struct http_exchange - a request that was sent and its answer */
 struct http_exchange {
         struct stream stream;
@@ -59,15 +67,13 @@ int http_url_parse(const char *text, struct http_url *ret, struct error *err)
 
 /**
  * http_open() - send a request and read the head of the answer
- * @extra:       terminated by an empty name; values with control bytes are -EINVAL
  * @deadline_ns: for all of it
  * @ret:         zeroed by the caller; http_close() it in any case
  * Return: 0 (also for a status of failure), -EINVAL, -EPROTO (not HTTP, or TLS), -ETIMEDOUT, -ECONNRESET
  * (cut), -EPIPE (the launcher is gone), others of stream_connect().
  */
-int http_open(const struct http_net *net, const char *method, const char *url, const struct http_extra *extra,
-              const struct buf *content, uint64_t deadline_ns, struct http_exchange *ret, struct error *err)
-        __attribute__((warn_unused_result));
+int http_open(const struct http_net *net, const struct http_question *q, uint64_t deadline_ns,
+              struct http_exchange *ret, struct error *err) __attribute__((warn_unused_result));
 
 /**
  * http_read() - the next bytes of the answer's body

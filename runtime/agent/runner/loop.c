@@ -44,8 +44,8 @@ static json_t *usage_json(const struct agent *a) {
 
 /* What every result has. */
 static json_t *result_base(const struct agent *a, int exit_code) {
-        const json_int_t tokens = (json_int_t) (a->usage.input + a->usage.output + a->usage.cache_creation +
-                                                a->usage.cache_read);
+        const json_int_t tokens = (json_int_t) a->usage.input + (json_int_t) a->usage.output +
+                                  (json_int_t) a->usage.cache_creation + (json_int_t) a->usage.cache_read;
         const char *session = arg_str(a->task, "session_id", NULL);
         AUTO_JSON json_t *r = json_pack("{s:I,s:I,s:i,s:s}", "tokens", tokens, "duration_ms",
                                         (json_int_t) ((clock_ns() - a->start_ns) / MS), "exit_code",

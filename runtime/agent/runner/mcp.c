@@ -45,6 +45,7 @@ struct mcp_server {
         char version[16];
         json_int_t last; /* id of the last request */
         bool dead, resources;
+        int noise; /* messages that are no answer, since the last request */
         char why[MCP_WHY_MAX];
         json_t *tools;
 };
@@ -311,7 +312,7 @@ static int next_line(struct mcp_server *s, uint64_t deadline, json_t **ret, stru
 /* --- requests ------------------------------------------------------------------------------------------- */
 
 /* An answer or something else: see the DOC of mcp.h. Return: 1: @message is the answer to @id; 0; -errno. */
-static int take(struct mcp_server *s, const json_t *message, json_int_t id, int *noise, json_t **ret_reply,
+static int take(struct mcp_server *s, const json_t *message, json_int_t id, json_t **ret_reply,
                 struct error *err) {
         json_int_t of;
 
@@ -330,21 +331,21 @@ static int take(struct mcp_server *s, const json_t *message, json_int_t id, int 
         case MCP_BROKEN:
                 return die(s, err, "it said something that is not JSON-RPC 2.0");
         }
-        return ++*noise > MCP_NOISE_MAX
+        return ++s->noise > MCP_NOISE_MAX
                        ? die(s, err, "it floods: %d messages that nobody asked for", MCP_NOISE_MAX)
                        : 0;
 }
 
 static int exchange_stdio(struct mcp_server *s, const json_t *message, json_int_t id, uint64_t deadline,
                           json_t **ret, struct error *err) {
-        int noise = 0, r = send_line(s, message, deadline, err);
+        int r = send_line(s, message, deadline, err);
 
         while (r == 0 && id >= 0) {
                 AUTO_JSON json_t *got = NULL, *reply = NULL;
 
                 r = next_line(s, deadline, &got, err);
                 if (r == 0)
-                        r = take(s, got, id, &noise, &reply, err);
+                        r = take(s, got, id, &reply, err);
                 if (r == 1) {
                         *ret = TAKE_PTR(got);
                         return 0;
@@ -379,14 +380,14 @@ static int post(struct mcp_server *s, const json_t *message, json_int_t id, uint
                 struct error *err);
 
 /* One message out of a body or of an event. Return: 1: the answer; 0; -errno. */
-static int take_text(struct mcp_server *s, const char *text, size_t len, json_int_t id, int *noise,
-                     uint64_t deadline, json_t **ret, struct error *err) {
+static int take_text(struct mcp_server *s, const char *text, size_t len, json_int_t id, uint64_t deadline,
+                     json_t **ret, struct error *err) {
         AUTO_JSON json_t *got = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL), *reply = NULL;
         int r;
 
         if (!got)
                 return die(s, err, "it said something that is no JSON");
-        r = take(s, got, id, noise, &reply, err);
+        r = take(s, got, id, &reply, err);
         if (r == 1)
                 *ret = TAKE_PTR(got);
         if (r == 0 && reply)
@@ -399,7 +400,6 @@ static int read_events(struct mcp_server *s, struct http_exchange *x, json_int_t
         AUTO_SSE struct sse sse = { 0 };
         struct sse_event e;
         char room[READ_BYTES];
-        int noise = 0;
         ssize_t n;
         bool any;
 
@@ -410,7 +410,7 @@ static int read_events(struct mcp_server *s, struct http_exchange *x, json_int_t
                         if (r == -E2BIG || (r == 0 && any && e.len > MCP_MESSAGE_MAX))
                                 return die(s, err, "a message is longer than %d bytes", MCP_MESSAGE_MAX);
                         if (r == 0 && any && e.len > 0)
-                                r = take_text(s, e.data, e.len, id, &noise, deadline, ret, err);
+                                r = take_text(s, e.data, e.len, id, deadline, ret, err);
                         if (r != 0)
                                 return r == 1 ? 0 : r;
                 }
@@ -423,7 +423,7 @@ static int read_events(struct mcp_server *s, struct http_exchange *x, json_int_t
 static int read_answer(struct mcp_server *s, struct http_exchange *x, json_int_t id, uint64_t deadline,
                        json_t **ret, struct error *err) {
         AUTO_BUF struct buf body = { 0 };
-        int noise = 0, r;
+        int r;
 
         if (x->session[0] && !s->session[0])
                 (void) snprintf(s->session, sizeof(s->session), "%s", x->session);
@@ -442,7 +442,7 @@ static int read_answer(struct mcp_server *s, struct http_exchange *x, json_int_t
                 return r == -ETIMEDOUT || r == -EPIPE || r == -ENOMEM
                                ? r
                                : error_set(err, -EREMOTEIO, "MCP server '%s': its answer was cut", s->name);
-        r = take_text(s, buf_cstr(&body), body.len, id, &noise, deadline, ret, err);
+        r = take_text(s, buf_cstr(&body), body.len, id, deadline, ret, err);
         return r == 1 ? 0 : r == 0 ? die(s, err, "it answered another request than was asked") : r;
 }
 
@@ -457,7 +457,8 @@ static int post(struct mcp_server *s, const json_t *message, json_int_t id, uint
         if (!text || buf_str(&body, text) < 0)
                 return error_set(err, -ENOMEM, "out of memory");
         http_headers(s, extra);
-        r = http_open(&s->place->net, "POST", s->url, extra, &body, deadline, &x, err);
+        r = http_open(&s->place->net, &(struct http_question){ "POST", s->url, extra, &body }, deadline, &x,
+                      err);
         if (r == -EPIPE || r == -ENOMEM || r == -ETIMEDOUT)
                 return r;
         if (r < 0)
@@ -471,6 +472,8 @@ static int exchange(struct mcp_server *s, const json_t *message, json_int_t id, 
                     json_t **ret, struct error *err) {
         if (s->dead)
                 return error_set(err, -ESHUTDOWN, "MCP server '%s': %s", s->name, s->why);
+        if (id >= 0)
+                s->noise = 0;
         return s->url ? post(s, message, id, deadline, ret, err)
                       : exchange_stdio(s, message, id, deadline, ret, err);
 }

@@ -422,7 +422,7 @@ int model_call(const struct model *m, json_t *request, struct model_answer *a, s
         if (r != 0)
                 return r;
         deadline = clock_ns() + (m->head_ms ? m->head_ms : HEAD_MS) * MS;
-        r = http_open(&m->net, "POST", url, extra, &body, deadline, &x, err);
+        r = http_open(&m->net, &(struct http_question){ "POST", url, extra, &body }, deadline, &x, err);
         if (r == -EPIPE || r == -ENOMEM)
                 return r;
         if (r < 0) {

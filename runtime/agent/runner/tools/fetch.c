@@ -169,7 +169,8 @@ int tool_web_fetch(struct tool_env *env, const json_t *input, struct tool_result
                 AUTO_HTTP struct http_exchange x = { .stream.fd = -1 };
                 AUTO_BUF struct buf body = { 0 };
                 struct error err = { 0 };
-                int r = http_open(&env->net, "GET", url, extra, NULL, deadline, &x, &err);
+                int r = http_open(&env->net, &(struct http_question){ "GET", url, extra, NULL }, deadline, &x,
+                                  &err);
 
                 if (r == -EPIPE || r == -ENOMEM)
                         return r;
@@ -206,7 +207,8 @@ int tool_remote_trigger(struct tool_env *env, const json_t *input, struct tool_r
 
         if (buf_str(&body, payload ? text : "{}") < 0)
                 return -ENOMEM;
-        r = http_open(&env->net, "POST", arg_str(input, "url", ""), extra, &body, deadline, &x, &err);
+        r = http_open(&env->net, &(struct http_question){ "POST", arg_str(input, "url", ""), extra, &body },
+                      deadline, &x, &err);
         if (r == -EPIPE || r == -ENOMEM)
                 return r;
         if (r < 0)
