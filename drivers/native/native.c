@@ -661,6 +661,24 @@ static int start_helpers(struct sandbox *sb, struct setup *s, const struct start
         return r;
 }
 
+/* Until commands can run. */
+static int await_all(struct sandbox *sb, struct setup *s, const struct start_request *req,
+                     struct error *err) {
+        int r = req->meanwhile ? req->meanwhile(req->arg, err) : 0;
+
+        if (r == 0 && req->first)
+                r = native_exec(sb, req->first, err); /* pid 1 reads it when it has built the sandbox */
+        if (r == -EPIPE)
+                r = 0; /* building it failed already: wait_ready() reads why */
+        trace_step(&s->trace, "meanwhile");
+        if (r == 0)
+                r = wait_ready(sb, err);
+        if (r == 0)
+                end_process(&sb->injector, &sb->injector_pidfd, KILL_TIMEOUT_MS);
+        trace_step(&s->trace, "wait-ready");
+        return r;
+}
+
 static int start_all(struct sandbox *sb, const struct start_request *req, struct error *err) {
         AUTO_FD int fuse_a = -1, fuse_b = -1, notice = -1, sock = -1, net_a = -1, net_b = -1;
         CLEANUP(setup_deinit)
@@ -729,19 +747,7 @@ static int start_all(struct sandbox *sb, const struct start_request *req, struct
         fuse_b = fd_close(fuse_b);
         net_b = fd_close(net_b);
         r = start_helpers(sb, &s, req, (struct helper_fds){ fuse_a, notice, net_a }, err);
-        if (r == 0 && req->meanwhile)
-                r = req->meanwhile(req->arg, err);
-        if (r == 0 && req->first)
-                r = native_exec(sb, req->first, err); /* pid 1 reads it when it has built the sandbox */
-        if (r == -EPIPE)
-                r = 0; /* building it failed already: wait_ready() reads why */
-        trace_step(&s.trace, "meanwhile");
-        if (r == 0)
-                r = wait_ready(sb, err);
-        if (r == 0)
-                end_process(&sb->injector, &sb->injector_pidfd, KILL_TIMEOUT_MS);
-        trace_step(&s.trace, "wait-ready");
-        return r;
+        return r < 0 ? r : await_all(sb, &s, req, err);
 }
 
 /* The region whose place is in no other one: on the way there nobody has to answer. */

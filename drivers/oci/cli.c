@@ -36,7 +36,7 @@ static void add_text(struct cli_args *args, struct buf *word, int r) {
                 args->failed = r;
 }
 
-static int format(struct buf *word, const char *fmt, va_list ap) {
+__attribute__((format(printf, 2, 0))) static int format(struct buf *word, const char *fmt, va_list ap) {
         char *text = NULL;
         const int n = vasprintf(&text, fmt, ap);
         const int r = n < 0 ? -ENOMEM : buf_add(word, text, (size_t) n);

@@ -85,7 +85,7 @@ static int enter(struct setup *s, const struct entry *e, struct error *err) {
 
 /* Parts of a mount can be cloned where it is attached only (until Linux 6.15). */
 static int attach_fuse(const struct setup *s, struct error *err) {
-        AUTO_FD int point = mnt_point(s->root_fd, OCI_FUSE + 1, false);
+        AUTO_FD int point = mnt_point(s->root_fd, &OCI_FUSE[1], false);
         const int r = point < 0 ? point : mnt_attach(s->fuse_fd, point);
 
         return r < 0 ? error_set(err, r, "attach the guard's file system: %s", strerror(-r)) : 0;
@@ -124,11 +124,11 @@ static int seal(const struct setup *s, struct error *err) {
         AUTO_FD int own = -1;
         int r;
 
-        if (fchdir(s->root_fd) < 0 || umount2(OCI_FUSE + 1, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        if (fchdir(s->root_fd) < 0 || umount2(&OCI_FUSE[1], MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
                 return error_set(err, -errno, "detach the guard's file system: %s", strerror(errno));
-        if (s->n_secrets > 0 && umount2(OCI_ASIDE + 1, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+        if (s->n_secrets > 0 && umount2(&OCI_ASIDE[1], MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
                 return error_set(err, -errno, "detach the secrets: %s", strerror(errno));
-        own = mnt_point(s->root_fd, OCI_DIR + 1, false);
+        own = mnt_point(s->root_fd, &OCI_DIR[1], false);
         r = own < 0 ? own : sys_mount_setattr(own, "", AT_EMPTY_PATH, &ro);
         return r < 0 ? error_set(err, r, "make " OCI_DIR " read-only: %s", strerror(-r)) : 0;
 }
