@@ -356,6 +356,17 @@ static int make_symlink(struct work *w, const struct item *it) {
         return r == 0 && utimensat(it->parent_fd, it->base, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : r;
 }
 
+/* Owner, mode and time of what is no link and just was made. */
+static int settle_file(const struct work *w, const struct item *it) {
+        const struct timespec times[] = { mtime(it), mtime(it) };
+        int r;
+
+        r = own(w, it, -1);
+        if (r == 0 && fchmodat(it->parent_fd, it->base, archive_entry_perm(it->entry) & 07777, 0) < 0)
+                r = -errno; /* in a directory that nobody else changes */
+        return r == 0 && utimensat(it->parent_fd, it->base, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : r;
+}
+
 /* To a name of this layer; it is looked up as a name is that is made. */
 static int make_hardlink(struct work *w, const struct item *it) {
         char path[LAYER_PATH_MAX + 1];
@@ -383,22 +394,19 @@ static int make_hardlink(struct work *w, const struct item *it) {
         r = make_room(it, false, &hides);
         if (r < 0)
                 return r;
-        return linkat(dir, slash, it->parent_fd, it->base, 0) < 0 ? -errno : 0;
+        if (linkat(dir, slash, it->parent_fd, it->base, 0) < 0)
+                return -errno;
+        return S_ISREG(st.st_mode) ? settle_file(w, it) : 0; /* what this entry says counts, as with docker */
 }
 
 static int make_fifo(struct work *w, const struct item *it) {
-        const struct timespec times[] = { mtime(it), mtime(it) };
         bool hides;
         int r;
 
         r = make_room(it, false, &hides);
         if (r == 0 && mknodat(it->parent_fd, it->base, S_IFIFO | 0600, 0) < 0)
                 return -errno;
-        if (r == 0)
-                r = own(w, it, -1);
-        if (r == 0 && fchmodat(it->parent_fd, it->base, archive_entry_perm(it->entry) & 07777, 0) < 0)
-                r = -errno; /* which just was made, in a directory that nobody else changes */
-        return r == 0 && utimensat(it->parent_fd, it->base, times, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : r;
+        return r == 0 ? settle_file(w, it) : r;
 }
 
 static int make(struct work *w, const struct item *it) {

@@ -40,6 +40,23 @@ lab() {
         python3 "$TOP/tests/integration/image.py" "$@"
 }
 
+# podman with a store of its own
+podman_here() {
+        XDG_RUNTIME_DIR=$T/pod/xdg timeout -k 5 60 podman --root "$T/pod/root" --runroot "$T/pod/runroot" --tmpdir "$T/pod/tmp" \
+                --events-backend=file --storage-driver=vfs --runtime runc --cgroup-manager=cgroupfs "$@"
+}
+
+as_podman() {
+        [ "$(id -u)" = 0 ] || skip 'only root mounts an image of podman where it can be looked at'
+        need_command podman
+        mkdir -p "$T/pod/xdg"
+        export T
+        export -f podman_here
+        printf '#!/bin/bash\npodman_here "$@"\n' >"$T/podman"
+        chmod +x "$T/podman"
+        lab same_view "$T/podman"
+}
+
 t 'pull by tag, digest and index; TLS, tokens' lab tls_token
 t 'logins of podman and docker, and the programs they name' lab basic_logins
 t 'a pull goes on where it was' lab resume
@@ -56,4 +73,30 @@ t 'users of an image' lab users_of_image
 t 'an image with links where directories are ours' lab traps_of_image
 t 'run with a directory as root' lab rootfs_dir
 t 'a run keeps its image' lab started
+# the base image: the same twice, taken by cofferdam, and what it says
+base_image() {
+        export XDG_STATE_HOME=$W/state
+        "$TOP/images/build.sh" --variant "$1" --name "base:$1" one.tar
+        if [ "$1" = busybox ]; then
+                "$TOP/images/build.sh" --variant "$1" --name "base:$1" two.tar
+                cmp one.tar two.tar || fail 'not the same twice'
+        fi
+        "$C" image import one.tar
+        has "$("$C" image ls)" "docker.io/library/base:$1"
+        mkdir w
+        eq "0 $1" "$(sandbox -d native -w w --image "base:$1" -- sh -c "id -u | tr '\\n' ' '; test -d /root && ls / >/dev/null && echo $1")"
+        [ "$1" = busybox ] || sandbox -d native -w w --image "base:$1" -- git --version
+        "$C" image rm "base:$1"
+        status 2 "$TOP/images/build.sh" --variant nosuch x.tar
+}
+
+debian_base() {
+        [ -n "${COFFERDAM_LONG-}" ] || skip 'opt-in: ./dev test --long makes the image of Debian packages'
+        need_command mmdebstrap
+        base_image debian
+}
+
+t 'the base image, of busybox' base_image busybox
+t 'the base image, of Debian' debian_base
+t 'the same view as podman' as_podman
 finish
