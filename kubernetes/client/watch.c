@@ -98,12 +98,15 @@ static int lose(struct kube_watch *w, json_t *object) {
 }
 
 static int set_version(struct kube_watch *w, const char *version) {
-        char *copy = version ? strdup(version) : NULL;
+        AUTO_FREE char *copy = NULL;
 
-        if (version && !copy)
-                return -ENOMEM;
+        if (version) {
+                copy = strdup(version);
+                if (!copy)
+                        return -ENOMEM;
+        }
         free(w->version);
-        w->version = copy;
+        w->version = TAKE_PTR(copy);
         return 0;
 }
 
