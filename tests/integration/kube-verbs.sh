@@ -109,8 +109,8 @@ never_starts() {
         for reason in ErrImagePull ImagePullBackOff InvalidImageName CreateContainerConfigError CrashLoopBackOff; do
                 normal
                 tell set "{\"pods\": [{\"match\": \"\", \"stay\": \"Pending\", \"waiting\": \"$reason\", \"message\": \"the cause\"}]}"
-                status 125 pod --name p --timeout 5m -- true >out 2>err
-                eq "cofferdam: pod run: pod 'p' cannot start: $reason: the cause" "$(cat err)"
+                status 125 pod --name "${reason,,}" --timeout 5m -- true >out 2>err
+                eq "cofferdam: pod run: pod '${reason,,}' cannot start: $reason: the cause" "$(cat err)"
         done
         status 125 job --name j --timeout 5m -- true >out 2>err
         has "$(cat err)" "'j' cannot start: CrashLoopBackOff"
@@ -279,9 +279,9 @@ a_service_stays() {
         { wait_for 20 eval '[ "$(query "len(pods)")" = 1 ]' && tell status '{"ns": "test", "name": "bad", "status": {"phase": "Failed"}}'; } &
         status 125 timeout 60 "$C" pod up --image i --name bad --lifetime 2h -- sleep 60 >out 2>err
         has "$(cat err)" "pod 'bad' ended before it was ready"
-        tell set '{"pods": [{"match": "", "stay": "Pending"}]}'
-        status 124 timeout 60 "$C" pod up --image i --name bad --lifetime 2h --timeout 1s -- false >out 2>err
-        has "$(cat err)" "pod 'bad' did not become ready within 1s"
+        clear
+        status 124 timeout 60 "$C" pod up --image i --name late --lifetime 2h --timeout 1s -- false >out 2>err
+        has "$(cat err)" "pod 'late' did not become ready within 1s"
         normal
         clear
 }
