@@ -197,13 +197,12 @@ static json_t *drivers_json(const struct report *report) {
 }
 
 /* what the driver that was selected can do of the features that specifications ask for; on the host all that
- * can be done is to run a command */
-static json_t *capabilities_json(const char *driver) {
-        const bool engine = driver && (strcmp(driver, "podman") == 0 || strcmp(driver, "docker") == 0);
-        const bool walls = driver && (engine || strcmp(driver, "native") == 0);
+ * can be done is to run a command. @engine: there is one that builds */
+static json_t *capabilities_json(const char *driver, bool engine) {
+        const bool walls = driver && strcmp(driver, "noop") != 0;
 
-        return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", engine, "build", engine, "mounts", walls,
-                         "network_policy", walls, "post_create", driver != NULL, "remote_user", walls);
+        return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "image", walls, "build", walls && engine, "mounts",
+                         walls, "network_policy", walls, "post_create", driver != NULL, "remote_user", walls);
 }
 
 static const char *program_path(char *buf, size_t size) {
@@ -279,7 +278,7 @@ json_t *report_json(const struct ctx *ctx, const struct report *report) {
                          "sandbox_default", default_mode(ctx), "selected_driver", driver ? driver : "",
                          "available_drivers", drivers_json(report), "scheduling_policy", "", "iterion_binary",
                          json_from_bytes(program, sizeof(program)), "iterion_binary_link", linkage,
-                         "capabilities", capabilities_json(driver));
+                         "capabilities", capabilities_json(driver, *container_runtime(report) != 0));
         if (!root || json_object_set_new(root, "version", json_string(COFFERDAM_VERSION)) < 0 ||
             json_object_set_new(root, "failures", json_integer((json_int_t) report_failures(report))) < 0 ||
             json_object_set_new(root, "target", json_string(report->cloud ? "cloud" : "local")) < 0 ||

@@ -30,7 +30,10 @@ built() {
         fi
         "$C" run -d "$engine" "${said[@]}" "$@"
 }
-nothing_left() { eq '' "$(ls "$XDG_STATE_HOME/cofferdam" | grep '^build\.')" 'copies of the context'; }
+nothing_left() {
+        local copy
+        for copy in "$XDG_STATE_HOME"/cofferdam/build.*; do [ ! -e "$copy" ] || fail "a copy of the context: $copy"; done
+}
 
 builds_once() {
         engine_ready "$1"
@@ -109,6 +112,20 @@ of_the_repository() {
         has "$("$C" spec show)" 'refused: build'
 }
 
+# podman builds, the archive goes over, and the native driver shows it; with the image's variables
+for_native() {
+        engine_ready podman
+        project
+        sed -i '2i ENV MADE=yes' ctx/Dockerfile
+        built native -- sh -c 'cat /file /who /stamp; echo "$MADE"' >first 2>err || fail "$(cat err)"
+        eq 'one me yes' "$(sed -n '1,2p;4p' first | xargs)"
+        eq "$(sed -n 3p first)" "$(built native -- cat /stamp)" 'built again'
+        has "$("$C" image ls)" localhost/cofferdam-build
+        "$C" image ls | sed -n 's,^\(localhost/[^ ]*\).*,\1,p' | xargs -r "$C" image rm >/dev/null
+        "$C" image gc >/dev/null # a user could not remove its files, which belong to other ids
+        nothing_left
+}
+
 no_engine() {
         project
         mkdir bin
@@ -133,5 +150,6 @@ for engine in podman docker; do
         t "$engine: nothing from outside of the context" stays_in_the_context "$engine"
         t "$engine: a repository's build" of_the_repository "$engine"
 done
+t 'for the native driver' for_native
 t 'nobody is here who builds' no_engine
 finish
