@@ -1,19 +1,41 @@
 /* cofferdam gc: clear up after runs that died. */
+#include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/runs.h"
 #include "drivers/native/probe.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/libexec.h"
 #include "runtime/base/log.h"
 #include "runtime/run/list.h"
 
 struct options {
         bool json;
+        const char *ns, *every; /* --kubernetes, --every */
 };
+
+static int set_ns(void *arg, const char *value, struct error *err) {
+        struct options *o = arg;
+
+        (void) err;
+        o->ns = value;
+        return 0;
+}
+
+static int set_every(void *arg, const char *value, struct error *err) {
+        struct options *o = arg;
+
+        (void) err;
+        o->every = value;
+        return 0;
+}
 
 static const struct flag_option options[] = {
         { "json", 0, NULL, NULL, "One JSON object for each run", offsetof(struct options, json) },
+        { "kubernetes", 0, "NAMESPACE", set_ns, "Also delete what runs have made there and has expired" },
+        { "every", 0, "TIME", set_every, "Do that again and again: with --kubernetes" },
 };
 
 static const struct flag_set flags = {
@@ -41,6 +63,18 @@ static void tell_swept(const char *driver, const char *id, void *arg) {
                 printf("%s container of %s removed\n", id, driver);
 }
 
+/* The reaper of a namespace, in place of this process. Return: exit code, when it could not be executed. */
+static int reap_cluster(const struct ctx *ctx, const struct options *o) {
+        static const char name[] = "cofferdam-kubernetes";
+        const char *const argv[] = { name,     "reap", "--namespace", o->ns, o->every ? "--every" : NULL,
+                                     o->every, NULL };
+        const int r = libexec_exec(name, (char *const *) (const void *) argv,
+                                   (char *const *) (const void *) ctx->environ);
+
+        log_error("gc: %s: %s", name, r == -ENOENT ? "it is not installed" : strerror(-r));
+        return EXIT_SETUP;
+}
+
 int verb_gc(const struct ctx *ctx, int argc, char **argv) {
         struct options o = { 0 };
         struct error err = { 0 };
@@ -50,10 +84,16 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv) {
                 return code;
         if (runs_word_left(argc, argv, next))
                 return EXIT_USAGE;
+        if (o.every && !o.ns) {
+                log_error("gc: option '--every' is for --kubernetes NAMESPACE: give both");
+                return EXIT_USAGE;
+        }
         probe_sweep(ctx);
         code = runs_reap(ctx, tell, &o, &err) < 0 ? runs_complain(&err) : EXIT_OK;
         err = (struct error){ 0 };
         if (runs_sweep(ctx, tell_swept, &o, &err) < 0) /* an engine that is not there has nothing that runs */
                 log_warn("containers of dead runs may be left: %s", err.msg);
+        if (fflush(stdout) == 0 && o.ns)
+                return reap_cluster(ctx, &o);
         return code;
 }

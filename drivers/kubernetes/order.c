@@ -111,7 +111,7 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
 int order_of_run(const struct kube_run_order *of, json_t **ret, struct error *err) {
         const struct kube_read from = { .environ = of->ctx->environ,
                                         .name = of->names->pod,
-                                        .run_id = of->run_id,
+                                        .run_id = of->run_id ? of->run_id : "planned",
                                         .cwd = of->ctx->cwd,
                                         .new_claim = of->names->claim,
                                         .now_s = (int64_t) time(NULL) };
@@ -140,7 +140,7 @@ json_t *order_of_command(const struct kube_run_order *of, const struct exec_requ
         const struct spec_kubernetes *k = &of->spec->kubernetes;
         char key[32];
 
-        (void) snprintf(key, sizeof(key), "%" PRIu32, req->id);
+        (void) snprintf(key, sizeof(key), "/tmp/.cofferdam-%" PRIu32, req->id);
         return json_pack("{s:s*,s:s*,s:s*,s:s,s:s,s:s,s:b,s:o,s:o,s:s}", "context", k->context, "file",
                          k->kubeconfig, "ns", k->ns, "pod", of->names->pod, "container", "claude-code", "key",
                          key, "tty", req->tty, "argv", strings(req->argv), "env", strings(req->env), "cwd",

@@ -86,11 +86,11 @@ static int add_variable(struct buf *out, const char *entry) {
         return r == 0 ? buf_str(out, "\n") : r;
 }
 
-int exec_script(const json_t *order, const char *key, struct buf *out) {
+int exec_script(const json_t *order, struct buf *out) {
         const json_t *argv = json_object_get(order, "argv"), *env = json_object_get(order, "env");
         size_t i;
         const json_t *row;
-        int r = buf_fmt(out, "echo $$ >/tmp/.cofferdam-%s\n", key);
+        int r = buf_str(out, "{ echo $$ >\"$3\"; } 2>/dev/null\n");
 
         json_array_foreach(env, i, row) {
                 if (r == 0 && json_string_value(row))
@@ -126,9 +126,10 @@ static int aside(struct session *s, const char *script, const char *arg, const s
         return r < 0 ? r : end.exit_code == 0 ? 0 : -EIO;
 }
 
-/* $1: key, $2: signal, with a minus: to the process group. The group is field 5 behind the name in ')'. */
+/* $1: file with the process id, $2: signal, with a minus: to the process group. The group is field 5 behind
+ * the name in ')'. */
 static const char kill_script[] =
-        "read -r p <\"/tmp/.cofferdam-$1\" || exit 1\n"
+        "read -r p <\"$1\" || exit 1\n"
         "case $2 in -*) read -r s <\"/proc/$p/stat\" || exit 1; set -- \"$1\" \"${2#-}\" ${s##*) }\n"
         "  exec kill -\"$2\" -- \"-$5\";; esac\n"
         "exec kill -\"$2\" \"$p\"\n";
@@ -301,8 +302,7 @@ static int turn(struct session *s, int winch_fd, bool *ret_ended, struct error *
 
 static int open_exec(struct session *s, struct error *err) {
         static const char line[] = "eval \"$(dd bs=1 count=$1 2>/dev/null)\"";
-        static const char tty_line[] =
-                "s=$(cat \"/tmp/.cofferdam-$1-c\"); rm -f \"/tmp/.cofferdam-$1-c\"; eval \"$s\"";
+        static const char tty_line[] = "s=$(cat \"$1-c\"); rm -f \"$1-c\"; eval \"$s\"";
         char count[32];
         const char *const argv[] = { "sh",
                                      "-c",
@@ -310,6 +310,7 @@ static int open_exec(struct session *s, struct error *err) {
                                      "sh",
                                      s->tty ? s->key : count,
                                      json_string_value(json_object_get(s->order, "cwd")),
+                                     s->key,
                                      NULL };
         struct kube_exec_request request = { .ns = s->ns,
                                              .pod = s->pod,
@@ -322,7 +323,7 @@ static int open_exec(struct session *s, struct error *err) {
 
         (void) snprintf(count, sizeof(count), "%zu", s->head.len);
         if (s->tty) {
-                const int r = aside(s, "umask 077; cat >\"/tmp/.cofferdam-$1-c\"", NULL, &s->head, NULL);
+                const int r = aside(s, "umask 077; cat >\"$1-c\"", NULL, &s->head, NULL);
 
                 if (r < 0)
                         return error_set(err, r, "hand over the command: %s", strerror(-r));
@@ -374,7 +375,7 @@ static int open_session(struct session *s, const char *const *env, struct error 
                                      &s->container, "key", &s->key, "tty", &tty) < 0)
                 return error_set(err, -EINVAL, "order: it is not one");
         s->tty = tty != 0;
-        r = exec_script(s->order, s->key, &s->head);
+        r = exec_script(s->order, &s->head);
         if (r < 0)
                 return error_set(err, r, "order: %s", strerror(-r));
         from.file = s->file;

@@ -26,5 +26,5 @@ struct exec_report {
 };
 
 /** exec_script() - the lines of sh that become the command of @order; for tests
- * @key: names its files in /tmp. Return: 0, -ENOMEM, -E2BIG. */
-int exec_script(const json_t *order, const char *key, struct buf *out) __attribute__((warn_unused_result));
+ * $2 is the working directory, $3 the file for the process id. Return: 0, -ENOMEM, -E2BIG. */
+int exec_script(const json_t *order, struct buf *out) __attribute__((warn_unused_result));

@@ -16,7 +16,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/sys.h"
 
-enum { PACK_CHUNK = 256 * 1024 };
+enum { PACK_CHUNK = 256 * 1024, PACK_BLOCK = 512 * 1024 /* few frames: each is work inside */ };
 
 struct pack {
         struct archive *out;
@@ -181,6 +181,7 @@ int pack_stream(int root_fd, struct rules *rules, pack_sink sink, void *arg, str
         int r;
 
         if (!a || !p || archive_write_set_format_gnutar(a) != ARCHIVE_OK ||
+            archive_write_set_bytes_per_block(a, PACK_BLOCK) != ARCHIVE_OK ||
             archive_write_set_bytes_in_last_block(a, 1) != ARCHIVE_OK)
                 return error_set(err, -ENOMEM, "out of memory");
         p->out = a;

@@ -1,0 +1,261 @@
+#!/usr/bin/env bash
+# runs by driver kubernetes against the tests' own API server, whose pods are directories here and whose commands
+# really run; the real server: kube-lab.sh
+# shellcheck source=tests/integration/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+fake=$T/fake
+[ -e "$T/libexec/cofferdam-kubernetes" ] || { echo '1..0 # SKIP case says: built without the libraries of clusters' && exit 0; }
+kube() { "$T/libexec/cofferdam-kubernetes" "$@"; }
+mkdir "$fake" "$fake/bin"
+# a tar that says once that a file changed under it, when asked to
+cat >"$fake/bin/tar" <<END
+#!/bin/sh
+case "\$*" in *-cf*) [ ! -e "$T/race" ] || { rm "$T/race"; /usr/bin/tar "\$@"; echo "tar: ./x: file changed as we read it" >&2; exit 1; };; esac
+exec /usr/bin/tar "\$@"
+END
+chmod +x "$fake/bin/tar"
+/usr/bin/python3 "$TOP/tests/integration/kube-fake.py" "$fake" >"$T/fake.log" 2>&1 &
+server=$!
+wait_for 30 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
+export KUBECONFIG=$fake/kubeconfig
+base=https://127.0.0.1:$(cat "$fake/port")
+
+tell() { curl -sS --fail-with-body --cacert "$fake/ca.crt" -X POST -d "$2" "$base/fake/$1" >/dev/null; }
+ask() { curl -sS --fail --cacert "$fake/ca.crt" "$base/fake/$1"; }
+query() { ask objects | /usr/bin/python3 -c "import json, sys
+o = json.load(sys.stdin)
+pods = [x for x in o if x['kind'] == 'Pod']
+made = [x for x in o if x.get('metadata', {}).get('labels', {}).get('app.kubernetes.io/managed-by') == 'ironflow']
+print($1)"; }
+normal() {
+        tell set '{"pods": [], "deny": [], "delete_seconds": 0.05, "exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
+        tell faults '[]'
+}
+nothing_left() { [ "$(query 'len(made)')" = 0 ]; }
+clear() { wait_for 15 nothing_left || fail "left behind: $(query '[x["metadata"]["name"] for x in made]')"; }
+# the copy's path inside is /work/space, which the fake keeps below its own directory
+run() { timeout -k 5 90 "$C" run -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
+start() { timeout -k 5 90 "$C" start -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
+workspace() {
+        rm -rf ws
+        mkdir -p ws/d
+        echo one >ws/a
+        echo two >ws/d/b
+        git -C ws init -q
+        git -C ws add -A
+        git -C ws -c user.name=n -c user.email=e commit -qm first
+}
+
+there_and_back() {
+        normal
+        workspace
+        status 7 run --events events -- sh -c 'cat a; echo err >&2; echo new >n; rm d/b; chmod +x a; exit 7' >out 2>err
+        eq one "$(cat out)"
+        eq err "$(cat err)"
+        eq new "$(cat ws/n)"
+        [ ! -e ws/d/b ] && [ -x ws/a ] || fail "$(ls -lR ws)"
+        git -C ws fsck --strict >/dev/null 2>&1 || fail "the repository is damaged"
+        eq "$(printf ' M a\n D d/b\n?? n')" "$(git -C ws -c core.fileMode=true status --short)"
+        clear
+        # v4 cannot close stdin: the same there
+        tell set '{"exec_protocols": ["v4.channel.k8s.io"]}'
+        workspace
+        status 0 run -- sh -c 'wc -c; echo v4 >n' <ws/a >out
+        eq 4 "$(cat out)"
+        eq v4 "$(cat ws/n)"
+        clear
+}
+
+# red without member_excluded(), member_link_stays(), the mask of modes
+hostile_things_stay_outside() {
+        local config
+        normal
+        workspace
+        config=$(cat ws/.git/config)
+        mkdir outside
+        # shellcheck disable=SC2016 # a script for inside
+        status 0 run --events events -- sh -c '
+                echo "[core] fsmonitor = evil" >>.git/config
+                mkdir -p .git/hooks && echo evil >.git/hooks/pre-push && chmod +x .git/hooks/pre-push
+                echo x >.git/cofferdam-credentials
+                ln -s ../outside leaves; ln -s /etc/passwd absolute; ln -s a stays
+                ln -s hooks .git/x; mkfifo fifo; echo s >suid; chmod 6755 suid; ln a hard'
+        eq "$config" "$(cat ws/.git/config)"
+        [ ! -e ws/.git/hooks/pre-push ] && [ ! -e ws/.git/cofferdam-credentials ] || fail 'hooks or credentials landed'
+        [ ! -L ws/leaves ] && [ ! -L ws/absolute ] && [ ! -e ws/fifo ] || fail "$(ls -l ws)"
+        eq a "$(readlink ws/stays)"
+        [ ! -u ws/suid ] && [ ! -g ws/suid ] && [ -x ws/suid ] || fail "$(ls -l ws/suid)"
+        eq one "$(cat ws/hard)"
+        eq 1 "$(stat -c %h ws/hard)"
+        eq '' "$(ls outside)"
+        has "$(cat events)" '"op":"export"'
+        clear
+}
+
+copy_on_write_waits_for_review() {
+        local id
+        normal
+        workspace
+        status 0 run --workspace-mode cow --keep -- sh -c 'echo new >n; rm a' >out
+        [ ! -e ws/n ] && [ -e ws/a ] || fail 'it landed'
+        id=$("$C" ps -a -q | head -1)
+        eq "$(printf 'D a\nA n')" "$("$C" diff "$id")"
+        status 0 "$C" apply "$id" >out
+        [ -e ws/n ] && [ ! -e ws/a ] || fail "$(ls ws)"
+        clear
+}
+
+commands_run_side_by_side() {
+        local id i
+        normal
+        workspace
+        id=$(start)
+        for i in 1 2 3 4 5; do
+                (status "$i" "$C" exec "$id" -- sh -c "cat; exit $i" <<<"in $i" >"out.$i" && eq "in $i" "$(cat "out.$i")") &
+        done
+        wait
+        for i in 1 2 3 4 5; do eq "in $i" "$(cat "out.$i")"; done
+        head -c 20000000 /dev/urandom >big
+        "$C" exec "$id" cat <big >big.back
+        cmp big big.back
+        "$C" exec -e 'A=1 '\''$b' "$id" -- sh -c 'printf %s "$A"' >out
+        eq "1 '\$b" "$(cat out)"
+        "$C" exec "$id" sleep 60 &
+        i=$!
+        sleep 1
+        kill -TERM $i
+        status 143 wait $i
+        status 127 "$C" exec "$id" /no/such 2>err
+        script -qec "$C exec -t $id tty" /dev/null </dev/null >out
+        has "$(cat out)" /dev/pts/
+        status 0 "$C" stop "$id" >out
+        clear
+}
+
+nothing_is_left_of_a_failed_start() {
+        normal
+        workspace
+        tell faults '[{"method": "POST", "path": "/pods", "status": 403, "times": 0}]'
+        printf '{"version":1,"kubernetes":{"network_policy":true}}' >s.json
+        status 125 run -s s.json -- true >out 2>err
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        clear
+}
+
+attempts_are_never_side_by_side() {
+        local first second
+        normal
+        workspace
+        printf '{"version":1,"kubernetes":{"run_id":"r 1","step":"fix it"}}' >s.json
+        first=$(start -s s.json)
+        tell set '{"delete_seconds": 2}'
+        second=$(start -s s.json)
+        ask log >log
+        /usr/bin/python3 - <<'PY' || fail 'a second pod was made before the first was gone'
+import json
+alive = set()
+for line in open("log"):
+    r = json.loads(line)
+    if r["method"] == "POST" and r["path"].endswith("/pods") and r["code"] < 300:
+        body = r["body"] if isinstance(r["body"], dict) else json.loads(r["body"])
+        if body["metadata"]["labels"].get("ironflow.io/step", "").startswith("fix-it"):
+            alive.add(body["metadata"]["name"])
+            assert sum(1 for _ in alive) <= 2
+PY
+        eq 1 "$(query 'len(pods)')"
+        "$C" stop "$second" >out
+        "$C" stop "$first" >out 2>err || true
+        clear
+}
+
+killed_supervisors_leave_nothing() {
+        local id pid
+        normal
+        workspace
+        id=$(start)
+        pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
+        kill -9 "$pid"
+        clear
+        "$C" gc >out
+        # and when its process of the cluster is killed with it, gc ends the pod
+        id=$(start)
+        pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
+        pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids || true
+        kill -STOP "$pid"
+        while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -9 "$p"; done <pids
+        kill -9 "$pid"
+        eq 1 "$(query 'len(pods)')"
+        status 0 "$C" gc >out
+        clear
+}
+
+the_reaper_takes_what_expired() {
+        local now
+        normal
+        now=$(date +%s)
+        object() { # NAME ANNOTATION [REST]
+                tell object "{\"resource\": \"pods\", \"object\": {\"apiVersion\": \"v1\", \"kind\": \"Pod\", \"metadata\": {\"name\": \"$1\", \"namespace\": \"test\",
+                        \"uid\": \"uid-$1\", \"labels\": {\"app.kubernetes.io/managed-by\": \"ironflow\"}, \"annotations\": {$2}},
+                        \"spec\": {\"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}, \"status\": ${3-{\"phase\": \"Succeeded\"\}}}}"
+        }
+        object old "\"ironflow.io/expires-at\": \"$((now - 5))\""
+        object fresh "\"ironflow.io/expires-at\": \"$((now + 500))\""
+        object none ''
+        object garbage '"ironflow.io/expires-at": "soon"'
+        object dead '' '{"phase": "Failed", "reason": "DeadlineExceeded"}'
+        object unknown "\"ironflow.io/expires-at\": \"$((now - 5))\"" '{"phase": "Unknown"}'
+        tell set '{"deny": ["list jobs", "list persistentvolumeclaims"]}'
+        status 0 kube reap >out 2>err
+        eq "$(printf 'dead\nold')" "$(jq -r .name out | sort)"
+        has "$(cat err)" 'jobs are not reaped'
+        eq "['fresh', 'garbage', 'none', 'unknown']" "$(query 'sorted(x["metadata"]["name"] for x in pods)')"
+        tell set '{"deny": ["list pods"]}'
+        status 1 kube reap >out 2>err
+        normal
+        # an owner that is another is no owner
+        status 1 kube release --owner fresh --uid wrong 2>err
+        has "$(cat err)" uid-fresh
+        for p in fresh none garbage unknown; do
+                curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$p" >/dev/null
+        done
+        clear
+}
+
+races_are_tried_again() {
+        normal
+        workspace
+        touch "$T/race"
+        status 0 run -- sh -c 'echo new >n' >out 2>err
+        [ ! -e "$T/race" ] && [ -e ws/n ] || fail "$(cat err)"
+        clear
+}
+
+a_lost_connection_is_no_exit_code() {
+        local id
+        normal
+        workspace
+        id=$(start)
+        "$C" exec "$id" sleep 30 >out 2>err &
+        sleep 1
+        tell cut '{}'
+        status 125 wait $!
+        status 0 "$C" exec "$id" true
+        # the pod goes: the run is lost, and says so
+        curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$(query 'pods[0]["metadata"]["name"]')" >/dev/null
+        wait_for 20 grep -q sandbox_finished <("$C" events "$id") || true
+        clear
+}
+
+t 'the workspace goes there and comes back' there_and_back
+t 'what is hostile in it stays outside' hostile_things_stay_outside
+t 'copy-on-write waits for review' copy_on_write_waits_for_review
+t 'commands run side by side' commands_run_side_by_side
+t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
+t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
+t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
+t 'the reaper takes what expired' the_reaper_takes_what_expired
+t 'races of tar are tried again' races_are_tried_again
+t 'a lost connection is no exit code' a_lost_connection_is_no_exit_code
+kill "$server" && wait "$server"
+finish
