@@ -136,8 +136,7 @@ const struct key spec_keys[] = {
         { SECTION_ROOT, "image", KEY_STRING, AT(image), .min = 1, .check = check_image, .flag = "image",
           .metavar = "REF", .help = "root of the sandbox: an image" },
         { SECTION_ROOT, "rootfs", KEY_PATH, AT(rootfs), .flag = "rootfs", .metavar = "DIR",
-          .trust = TRUST_WORKFLOW,
-          .help = "root of the sandbox: a directory that holds a root file system" },
+          .trust = TRUST_WORKFLOW, .help = "root of the sandbox: a directory that holds a root file system" },
         { SECTION_ROOT, "repository", KEY_BOOL, AT(repository), .fallback = "true", .flag = "repository",
           .trust = TRUST_WORKFLOW,
           .help = "the workspace's .cofferdam.yaml and devcontainer.json say how to work on it, as far as a "
@@ -147,7 +146,7 @@ const struct key spec_keys[] = {
           .help = "root of the sandbox: the host's, read-only; what happens anyway when no other is given" },
         { SECTION_ROOT, "user", KEY_STRING, AT(user), .max = 64, .check = check_user, .flag = "user",
           .letter = 'u', .metavar = "UID[:GID]|NAME", .trust = TRUST_WORKFLOW,
-          .help = "who the command is; not given: the caller" },
+          .help = "who the command is; not given: the user of the image, else the caller" },
         { SECTION_ROOT, "keep", KEY_BOOL, AT(keep), .fallback = "false", .flag = "keep",
           .trust = TRUST_WORKFLOW,
           .help = "keep the run's directory at its end also when it holds no changes" },
