@@ -14,7 +14,7 @@
 enum {
         MCP_TIMEOUT_MS = 30000, /* of one request, unless the operator says otherwise */
         MCP_PAGES_MAX = 64,     /* of a list */
-        MCP_NOISE_MAX = 10000, /* lines that are no answer, during one request */
+        MCP_NOISE_MAX = 10000,  /* lines that are no answer, during one request */
 };
 
 /** struct mcp_server - one; owned; mcp_server_stop() */
