@@ -26,8 +26,8 @@ struct mcp_server {
         unsigned int timeout_ms;
         int cancel_fd; /* gives up a request when this becomes readable; -1: never */
         json_int_t last_id;
-        json_t *tools; /* array, as it lists them; owned */
-        char why[256]; /* it was given up because; "": it was not */
+        json_t *tools;           /* array, as it lists them; owned */
+        char why[ERROR_MSG_MAX]; /* it was given up because; "": it was not */
 };
 #define MCP_SERVER_INIT \
         { .fds = { -1, -1 }, .cancel_fd = -1 }
