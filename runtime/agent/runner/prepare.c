@@ -181,19 +181,24 @@ static int add_server(struct agent *a, const char *name, const json_t *config, s
         return 0;
 }
 
+/* A list, each with its name, or an object by their names. */
 static int start_servers(struct agent *a, struct error *err) {
         json_t *servers = json_object_get(a->task, "mcp_servers"), *config;
         const char *name;
+        size_t i;
+        int r = 0;
 
-        if (json_object_size(servers) > MCP_SERVERS_MAX)
+        if (json_object_size(servers) + json_array_size(servers) > MCP_SERVERS_MAX)
                 return error_set(err, -E2BIG, "more than %d MCP servers", MCP_SERVERS_MAX);
-        json_object_foreach(servers, name, config) {
-                const int r = add_server(a, name, config, err);
-
-                if (r < 0)
-                        return r;
+        json_array_foreach(servers, i, config) {
+                if (r == 0)
+                        r = add_server(a, arg_str(config, "name", ""), config, err);
         }
-        return 0;
+        json_object_foreach(servers, name, config) {
+                if (r == 0)
+                        r = add_server(a, name, config, err);
+        }
+        return r;
 }
 
 /* --- the conversation ----------------------------------------------------------------------------------- */
