@@ -305,7 +305,7 @@ int http_get(struct http *http, const struct http_request *request, struct http_
         r = url ? read_origin(url, &first, err) : error_set(err, -ENOMEM, "out of memory");
         for (int i = 0; r == 0; i++) {
                 AUTO_ORIGIN struct origin to = { 0 };
-                char *next;
+                char *next = NULL;
 
                 if (i > HTTP_REDIRECTS_MAX)
                         return error_set(err, -EPROTO, "%s: more than %d redirections", ESC(first.host),

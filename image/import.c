@@ -231,7 +231,7 @@ static void oci_name(struct importing *im, const json_t *entry) {
 static int oci_manifest(struct importing *im, const char *digest, struct error *err) {
         char chosen[DIGEST_TEXT_LEN + 1];
 
-        for (int depth = 0; digest && digest_valid(digest) && depth < 3; depth++) {
+        for (int depth = 0; digest_valid(digest) && depth < 3; depth++) {
                 AUTO_JSON json_t *doc = NULL;
                 struct descriptor d;
                 int r;
@@ -261,7 +261,7 @@ static int import_oci(struct importing *im, struct error *err) {
         if (!entry)
                 return err->code;
         oci_name(im, entry);
-        r = oci_manifest(im, text_of(entry, "digest"), err);
+        r = oci_manifest(im, text_of(entry, "digest") ? text_of(entry, "digest") : "", err);
         if (r == 0)
                 r = take_blob(im, im->manifest.config.digest, &config, err);
         if (r == 0)

@@ -172,18 +172,17 @@ static int print(const char *text) {
         return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? CODE_OK : CODE_FAILED;
 }
 
-static const char usage[] =
-        "Usage: cofferdam image pull|import|ls|rm|gc|inspect [OPTIONS] [NAME...]\n"
-        "Images, as roots of sandboxes: cofferdam run --image NAME -- COMMAND.\n"
-        "\n"
-        "  pull      fetch images from their registries\n"
-        "  import    take one from an archive or a directory\n"
-        "  ls        list those that are here\n"
-        "  rm        remove some\n"
-        "  gc        remove what is not used\n"
-        "  inspect   all that is known of some, as JSON\n"
-        "\n"
-        "  -h, --help   this help; 'cofferdam image pull --help' and so on say more\n";
+static const char usage[] = "Usage: cofferdam image pull|import|ls|rm|gc|inspect [OPTIONS] [NAME...]\n"
+                            "Images, as roots of sandboxes: cofferdam run --image NAME -- COMMAND.\n"
+                            "\n"
+                            "  pull      fetch images from their registries\n"
+                            "  import    take one from an archive or a directory\n"
+                            "  ls        list those that are here\n"
+                            "  rm        remove some\n"
+                            "  gc        remove what is not used\n"
+                            "  inspect   all that is known of some, as JSON\n"
+                            "\n"
+                            "  -h, --help   this help; 'cofferdam image pull --help' and so on say more\n";
 
 static const struct word *find_word(int argc, char **argv, int *ret_code) {
         const char *names[ARRAY_SIZE(words)];

@@ -19,10 +19,10 @@ while [ $# -gt 1 ]; do
         esac
         shift 2
 done
-[ $# = 1 ] && [[ $1 != -* ]] || {
+if [ $# != 1 ] || [[ $1 == -* ]]; then
         usage
         exit 2
-}
+fi
 out=$(realpath -m "$1")
 need() {
         command -v "$1" >/dev/null || {
