@@ -133,9 +133,12 @@ static int on_block_delta(struct model_stream *s, const json_t *e) {
         if (!b || !type)
                 return strange(s, "a delta of no block");
         if (strcmp(type, "citations_delta") == 0) {
+                v = json_object_get(delta, "citation");
+                if (!v)
+                        return strange(s, "a delta without its citation");
                 if (!b->citations)
                         b->citations = json_array();
-                return json_array_append(b->citations, json_object_get(delta, "citation")) < 0 ? -ENOMEM : 0;
+                return json_array_append(b->citations, v) < 0 ? -ENOMEM : 0;
         }
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
                 if (strcmp(type, kinds[i].type) != 0)
