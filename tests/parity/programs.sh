@@ -1,13 +1,26 @@
 #!/usr/bin/env bash
 # Test suites of ten programs, on the host and in each driver: as many tests pass inside as outside. By hand, since it
 # takes most of an hour: COFFERDAM_PROGRAMS=1 tests/integration/as.sh user programs [PROGRAM...]
+# shellcheck disable=SC2034,SC2046,SC2016,SC2031,SC2317 # suites are named by their programs, functions too
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/../integration/lib.sh"
+# shellcheck source=tests/integration/engine-lib.sh
+. "$(dirname "$0")/../integration/engine-lib.sh"
 
 [ "${COFFERDAM_PROGRAMS-}" ] || {
         echo '1..0 # SKIP opt-in: COFFERDAM_PROGRAMS=1 runs the test suites of ten programs in each driver'
         exit 0
 }
+# a root without programs, where the host's are shown: the same ones everywhere
+make_image() {
+        local root=$E/image name
+        [ ! -e "$E/image.tar" ] || return 0
+        mkdir -p "$root/etc" "$root/usr/local/bin" "$root/proc" "$root/dev" "$root/tmp"
+        for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
+        cp /etc/passwd /etc/group /etc/nsswitch.conf /etc/services /etc/protocols "$root/etc/"
+        tar -C "$root" -cf "$E/image.tar" .
+}
+shown=(--image busy:1 --mount type=bind,source=/usr,target=/usr,readonly --mount type=bind,source=/etc/alternatives,target=/etc/alternatives,readonly)
 drivers=(native)
 sources=$T/sources
 
@@ -30,9 +43,9 @@ build_sed() { ./configure && make; }
 suite_sed='make check'
 build_tar() { ./configure && make && make -C tests testsuite; }
 suite_tar='make check'
-build_sqlite3() { ./configure --disable-tcl --with-tcl=/usr/lib/tcl8.6 && make testfixture; }
+build_sqlite3() { ./configure --with-tcl=/usr/lib/tcl8.6 && make testfixture; }
 suite_sqlite3='for t in select1 insert update delete index trans lock attach alter func expr join vacuum wal wal2 pragma pager1 collate1 savepoint tempdb; do ./testfixture test/$t.test; done'
-build_lua51() { make linux; }
+build_lua51() { make linux MYLIBS="-Wl,-E -ldl -lreadline -lncurses"; }
 suite_lua51='for t in test/*.lua; do case $t in *readonly* | *life*) continue ;; esac; if src/lua $t </dev/null >/dev/null 2>&1; then echo "PASS: $t"; else echo "FAIL: $t"; fi; done'
 build_zlib() { ./configure && make; }
 suite_zlib='make test'
@@ -40,7 +53,7 @@ build_git() { make NO_TCLTK=1 NO_GETTEXT=1 NO_CURL=1 NO_EXPAT=1 NO_PYTHON=1 all;
 suite_git='cd t && for t in t00[0-4][0-9]-*.sh t0050-*.sh; do sh ./$t; done'
 build_busybox() { make defconfig && sed -i "s/^CONFIG_TC=y/# CONFIG_TC is not set/" .config && make; }
 suite_busybox='cd testsuite && SKIP_KNOWN_BUGS=1 ./runtest'
-build_bash() { ./configure --without-bash-malloc && make && make tests/../recho || make; }
+build_bash() { ./configure --without-bash-malloc && make; }
 suite_bash='make -k tests'
 
 # passed FILE: how many lines of the log say that a test passed; the suites say it in their own ways
@@ -58,22 +71,24 @@ passed() {
 unpacked() {
         local source=$1
         [ "$1" != lua51 ] || source=lua5.1
-        dpkg-source --no-check -x "$sources/$source"_*.dsc "$W/$1"
+        # of lua, what its authors wrote: Debian's build is one for libraries
+        dpkg-source --no-check $([ "$1" = lua51 ] && echo --skip-patches) -x "$sources/$source"_*.dsc "$W/$1"
 }
 
 compare() {
-        local name=$1 driver suite=suite_$1 wanted= got
+        local name=$1 driver suite=suite_$1 wanted="" got options
         unpacked "$name" >build.log 2>&1 || fail "unpack: $(tail -n 5 build.log)"
         (cd "$name" && "build_$name") >build.log 2>&1 </dev/null || fail "build: $(tail -n 20 build.log)"
         mv "$name" built
         for driver in host "${drivers[@]}"; do # each at the path that the suite was configured for
                 rm -rf "$name"
                 cp -a built "$name"
-                # its own failures are compared, too
+                options=() # its own failures are compared, too
+                [ "$driver" = host ] || [ "$driver" = native ] || options=("${shown[@]}")
                 if [ "$driver" = host ]; then
                         (cd "$name" && timeout 1800 bash -c "${!suite}") >host.log 2>&1 </dev/null || true
                 else
-                        timeout 3600 "$C" run --driver "$driver" --name "$name" -w "$W/$name" -- bash -c "${!suite}" >"$driver.log" 2>&1 </dev/null || true
+                        timeout 3600 "$C" run --driver "$driver" "${options[@]}" --name "$name" -w "$W/$name" -- bash -c "${!suite}" >"$driver.log" 2>&1 </dev/null || true
                         "$C" rm -f "$name" >/dev/null 2>&1 || true # what the guard held of it
                 fi
                 got=$(passed "$name" "$driver.log")
@@ -91,6 +106,10 @@ compare() {
 }
 verdicts() { grep -E '^ ?(PASS|FAIL|ok|not ok|[0-9 ]+:)' "$1" | sed 's/  *ok$/ ok/'; }
 
+for engine in ${COFFERDAM_ENGINES-podman docker}; do
+        if (engine_ready "$engine") >"$T/out" 2>&1 </dev/null; then drivers+=("$engine"); else echo "# $engine: $(cat "$T/skip" "$T/out" 2>/dev/null)"; fi
+        rm -f "$T/skip"
+done
 exec 3> >(sed 's/^/# /')
 fetch jq gzip sed tar sqlite3 lua5.1 zlib git busybox bash || {
         echo "1..0 # SKIP offline: no sources: $(tail -n 1 "$T/fetch")"
