@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The same specification, the same observable result: each case of cases.yaml on each driver that is named.
 
-  parity.py [--write FILE] [--only WORDS] COFFERDAM DRIVER[=OPTION...]...
+  parity.py [--write FILE] [--only WORDS] COFFERDAM DRIVER[+WORD][=OPTION...]...
 
 Prints TAP, then the matrix of drivers and cases; --write puts the matrix into FILE (docs/parity.md), between its marks.
 The working directory is used and must be empty. Engines are found by the environment (DOCKER_HOST, CONTAINERS_CONF).
@@ -54,11 +54,12 @@ class Case:
     """One row on one driver."""
 
     def __init__(self, row, driver, options, place, port, program):
-        self.name, self.driver = row["name"], driver
+        column, driver = driver, driver.partition("+")[0]
+        self.name = row["name"]
         role = "root" if os.geteuid() == 0 else "user"
         row = dict(row)
         self.why = None
-        for key in (driver, f"{driver}/{role}"):
+        for key in (column, f"{column}/{role}"):
             other = row.get("differs", {}).get(key)
             if other:
                 self.why = other["why"]
@@ -274,6 +275,8 @@ def main():
     for spec in args.drivers:
         driver, _, options = spec.partition("=")
         for i, row in enumerate(rows):
+            if row.get("image") and not options:
+                continue
             number += 1
             title = f"{number} - {driver}: {row['group']}: {row['name']}"
             if row.get("roles", role) != role:

@@ -17,6 +17,14 @@ for engine in ${COFFERDAM_ENGINES-podman docker}; do
                 echo "not ok 0 - $engine cannot be made ready: $(tail -n 3 "$T/out" | tr '\n' ' ')"
         fi
 done
+# the same image for the native driver, which runs on the host's root as well
+if [ -e "$E/ready-podman" ] && podman save -q --format docker-archive -o "$T/busy.tar" busy:1 &&
+        "$C" image import -q "$T/busy.tar" busy:1; then
+        drivers+=('native+image=--image busy:1')
+else
+        echo 'not ok 0 - the image for the native driver'
+fi >"$T/import.out" 2>&1
+grep '^not ok' "$T/import.out" && sed 's/^/#   /' "$T/import.out"
 
 mkdir "$T/cases"
 cd "$T/cases" || exit 99
