@@ -119,7 +119,9 @@ static void take_rows(const struct buf *answer, struct report *report) {
                 no_answer(report, "cofferdam-kubernetes failed; its message is on standard error", "");
                 return;
         }
-        json_array_foreach(rows, i, row) take_row(row, report);
+        json_array_foreach(rows, i, row) {
+                take_row(row, report);
+        }
 }
 
 void report_cluster(const struct ctx *ctx, const char *probe_image, struct report *report) {

@@ -43,7 +43,7 @@ struct slot {
 struct init {
         int sock, sigchld;
         const struct profile_program *profile;
-        char *const *env; /* of the root; NULL: none */
+        char *const *env;         /* of the root; NULL: none */
         int score_fd, base_score; /* open_score() */
         struct slot slots[PROTO_COMMANDS_MAX];
 };

@@ -490,6 +490,5 @@ void try_kubernetes_server(const struct probe_host *host, struct probe_result *r
         if (sock < 0)
                 result_failed(ret, sock, "connect to %.60s port %u", ESC(cluster.host), cluster.port);
         else
-                result_note(ret, "%.60s port %u accepts connections", ESC(cluster.host),
-                            cluster.port);
+                result_note(ret, "%.60s port %u accepts connections", ESC(cluster.host), cluster.port);
 }

@@ -154,7 +154,9 @@ static int reap_pass(struct reaping *p, const struct pass *pass, struct error *e
         }
         if (r < 0)
                 return error_wrap(err, r, "list %s", kube_kind_name(pass->kind));
-        json_array_foreach(objects, i, row) reap_object(p, pass, row);
+        json_array_foreach(objects, i, row) {
+                reap_object(p, pass, row);
+        }
         return 0;
 }
 

@@ -40,7 +40,9 @@ static void check_task(const struct task *task) {
         check(json_is_string(json_object_get(task->data, "node_id")));
         for (i = 0; i < ARRAY_SIZE(own); i++)
                 check(!json_object_get(task->data, own[i]));
-        json_array_foreach(task->allowed, i, name) check(json_is_string(name));
+        json_array_foreach(task->allowed, i, name) {
+                check(json_is_string(name));
+        }
         check_policy(task->permission);
 }
 

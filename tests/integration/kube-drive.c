@@ -65,7 +65,9 @@ static int do_list(struct drive *d) {
 
         if (r < 0)
                 return r;
-        json_array_foreach(all, i, one) puts(kube_json_text(one, "metadata", "name", NULL));
+        json_array_foreach(all, i, one) {
+                puts(kube_json_text(one, "metadata", "name", NULL));
+        }
         return 0;
 }
 

@@ -151,6 +151,7 @@ attempts_are_never_side_by_side() {
         first=$(start -s s.json)
         tell set '{"delete_seconds": 2}'
         second=$(start -s s.json)
+        # shellcheck disable=SC2094 # the first is a word of ask
         ask log >log
         /usr/bin/python3 - <<'PY' || fail 'a second pod was made before the first was gone'
 import json

@@ -147,6 +147,14 @@ print(n)' >n
         [ "$(cat n)" -lt 200000 ] || fail 'any number of inodes in 4 MiB'
 }
 
+# red where pid 1 starts commands with its own score: a limit that a large and a small command share ends pid 1 for the small
+commands_die_first() {
+        local base
+        read -r base </proc/self/oom_score_adj
+        eq $((base + 500)) "$(sandbox -- cat /proc/self/oom_score_adj)" 'score of a command'
+        eq $((base + 500)) "$(sandbox -- sh -c 'cat /proc/self/oom_score_adj')" 'and of its children'
+}
+
 t 'what cannot be enforced is refused' strict_refuses
 t 'a memory bomb' memory_bomb
 t 'a filler of /dev/shm' shm_filler
@@ -157,4 +165,5 @@ t 'who enforces what is said' said
 t 'a killed supervisor leaves no control group' killed_leaves_no_group
 t 'a flood of lines' logger
 t 'fillers of /tmp: bytes and inodes' tmp_fillers
+t 'who is killed first when memory runs out' commands_die_first
 finish

@@ -19,7 +19,7 @@ static_assert((int) TOOL_KEEP_MAX >= (int) MCP_SERVERS_MAX, "each server is kept
 static int api_name(const struct agent *a, const char *name, char out[API_NAME_MAX + 1]) {
         size_t n = 0;
 
-        for (; n < API_NAME_MAX - 4 && name[n]; n++) {
+        for (; name[n] && n < API_NAME_MAX - 4; n++) {
                 const char c = name[n];
 
                 out[n] =
