@@ -95,8 +95,10 @@ void try_fuse_features(const struct probe_host *host, struct probe_result *ret) 
         if ((size_t) n >= sizeof(struct fuse_in_header) + 20)
                 memcpy(&more, request + sizeof(struct fuse_in_header) + 16, sizeof(more));
         flags = init.flags | (init.flags & INIT_EXT_ ? (uint64_t) more << 32 : 0);
-        result_note(ret, "protocol %u.%u, passthrough %s, io_uring %s, libfuse %.16s", init.major, init.minor,
-                    yes_no(flags & INIT_PASSTHROUGH_), yes_no(flags & INIT_OVER_URING_), fuse_pkgversion());
+        /* not fuse_pkgversion(): libfuse's file of it calls dlopen(3), see fs/server.c */
+        result_note(ret, "protocol %u.%u, passthrough %s, io_uring %s, libfuse %d.%d", init.major, init.minor,
+                    yes_no(flags & INIT_PASSTHROUGH_), yes_no(flags & INIT_OVER_URING_), FUSE_MAJOR_VERSION,
+                    FUSE_MINOR_VERSION);
 }
 
 /* A listener for one call that is never made: an outer sandbox may have the only one there can be. */
