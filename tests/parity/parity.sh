@@ -5,6 +5,9 @@
 # shellcheck source=tests/integration/engine-lib.sh
 . "$(dirname "$0")/../integration/engine-lib.sh"
 
+# layers have files of other users, which the program can remove
+trap '"$C" image rm busy:1 >/dev/null 2>&1; "$C" image gc >/dev/null 2>&1; engines_clean; clean' EXIT
+
 drivers=(native)
 for engine in ${COFFERDAM_ENGINES-podman docker}; do
         # in a subshell: a skip ends it

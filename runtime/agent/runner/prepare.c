@@ -17,9 +17,10 @@ static_assert((int) TOOL_KEEP_MAX >= (int) MCP_SERVERS_MAX, "each server is kept
 
 /* A name that the API takes: letters, digits, '_' and '-', and not one that is taken. */
 static int api_name(const struct agent *a, const char *name, char out[API_NAME_MAX + 1]) {
+        const size_t len = strnlen(name, API_NAME_MAX - 4);
         size_t n = 0;
 
-        for (; name[n] && n < API_NAME_MAX - 4; n++) {
+        for (; n < len; n++) {
                 const char c = name[n];
 
                 out[n] =
