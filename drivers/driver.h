@@ -130,6 +130,8 @@ struct driver_ops {
         const char *name;
         /** own_loopback() - whether the sandbox has a loopback that is not the host's; NULL: it has not */
         bool (*own_loopback)(const struct driver_plan *plan);
+        bool elsewhere;   /* commands run on another machine, from which nothing of this one's loopback is
+                             reached */
         bool starts_here; /* commands are the supervisor's own children, so it cannot be confined */
 
         /**

@@ -467,6 +467,7 @@ static void kubernetes_reap(const struct ctx *ctx, const json_t *plan, const cha
 
 const struct driver_ops driver_kubernetes = {
         .name = "kubernetes",
+        .elsewhere = true,
         .probe = kubernetes_probe,
         .plan = kubernetes_plan,
         .plan_free = kubernetes_plan_free,

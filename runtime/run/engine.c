@@ -223,7 +223,8 @@ int run_check_secrets(const struct ctx *ctx, const struct spec *spec, const stru
                 r = secrets_without(spec, &proxied, err);
         if (r < 0 || !credentials_wanted(proxied))
                 return r;
-        return driver->starts_here ? exposes(driver, err) : keeper_check(ctx, proxied, err);
+        return driver->starts_here ? exposes(driver, err)
+                                   : keeper_check(ctx, proxied, driver->elsewhere, err);
 }
 
 /* Tokens in place of credentials. @ret_failure: untouched unless there are to be some */
@@ -260,7 +261,8 @@ static int execute(const struct ctx *ctx, const struct run_request *req, const s
         struct tokens_order order = { .ctx = ctx,
                                       .spec = req->spec,
                                       .run_id = dir.id,
-                                      .own_loopback = driver->own_loopback && driver->own_loopback(plan) };
+                                      .own_loopback = driver->own_loopback && driver->own_loopback(plan),
+                                      .elsewhere = driver->elsewhere };
         const char *failure = NULL;
         struct exec_request command;
         struct supervisor_args args = {

@@ -70,7 +70,8 @@ struct keeper {
         const char *relay; /* place */
         struct service admin;
         pid_t proxy;
-        char base[64]; /* URL of the relay inside */
+        char own_base[64];
+        const char *base; /* URL of the relay inside */
         char ids[TOKENS_MAX][SERVICE_ID_MAX];
         size_t n_ids;
         json_t *env, *tokens, *names;
@@ -231,11 +232,31 @@ static int no_key(struct error *err) {
                          "auth_proxy.url needs the key of the service: set IRONFLOW_AUTH_PROXY_ADMIN_KEY");
 }
 
+/* @url: auth_proxy.url. Whether another machine can have the same service there. */
+static int check_elsewhere(const char *url, struct error *err) {
+        static const char *const here[] = { "unix:", "http://127.", "http://localhost:", "http://[::1]:" };
+
+        if (!url)
+                return error_set(err, -EINVAL,
+                                 "the sandbox is on another machine, and cannot reach a relay of the run's "
+                                 "own: set auth_proxy.url to a service that it reaches");
+        for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+                if (strncmp(url, here[i], strlen(here[i])) == 0)
+                        return error_set(err, -EINVAL,
+                                         "auth_proxy.url: the sandbox is on another machine, and '%s' is of "
+                                         "this one only: set it to where the sandbox reaches the service",
+                                         ESC(url));
+        return 0;
+}
+
 static int find_service(struct keeper *k, struct error *err) {
         const struct spec *spec = k->args->spec;
         const char *key = ctx_getenv(k->args->ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY");
         int r;
 
+        r = k->args->elsewhere ? check_elsewhere(spec->auth_proxy.url, err) : 0;
+        if (r < 0)
+                return r;
         if (!spec->auth_proxy.url)
                 return start_proxy(k, err);
         if (!key || !*key)
@@ -261,7 +282,7 @@ static int listen_on_host(struct keeper *k, struct error *err) {
         if (fd < 0 || bind(fd, (const struct sockaddr *) &sa, sizeof(sa)) < 0 || listen(fd, 128) < 0 ||
             getsockname(fd, (struct sockaddr *) &sa, &len) < 0)
                 return error_set(err, -errno, "listen for the relay: %s", strerror(errno));
-        (void) snprintf(k->base, sizeof(k->base), "http://127.0.0.1:%u", ntohs(sa.sin_port));
+        (void) snprintf(k->own_base, sizeof(k->own_base), "http://127.0.0.1:%u", ntohs(sa.sin_port));
         r = bridge_listen_consume(k->bridge, fd);
         if (r < 0)
                 return error_set(err, r, "listen for the relay: %s", strerror(-r));
@@ -273,13 +294,18 @@ static int open_bridge(struct keeper *k, struct error *err) {
         int r;
 
         r = loop_new(&k->loop);
+        if (r == 0 && k->args->elsewhere) {
+                k->base = k->relay;
+                return 0;
+        }
+        k->base = k->own_base;
         if (r == 0)
                 r = bridge_new(k->loop, k->relay, &k->bridge);
         if (r < 0)
                 return error_set(err, r, "relay: %s", strerror(-r));
         if (!k->args->own_loopback)
                 return listen_on_host(k, err);
-        (void) snprintf(k->base, sizeof(k->base), "http://127.0.0.1:%d", DRIVER_RELAY_PORT);
+        (void) snprintf(k->own_base, sizeof(k->own_base), "http://127.0.0.1:%d", DRIVER_RELAY_PORT);
         return 0;
 }
 
@@ -551,7 +577,7 @@ static int begin(struct keeper *k, struct error *err) {
         return r;
 }
 
-int keeper_check(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+int keeper_check(const struct ctx *ctx, const struct spec *spec, bool elsewhere, struct error *err) {
         CLEANUP(credentials_deinit) struct credentials credentials = { 0 };
         const char *key = ctx_getenv(ctx, "IRONFLOW_AUTH_PROXY_ADMIN_KEY");
         int r;
@@ -559,6 +585,8 @@ int keeper_check(const struct ctx *ctx, const struct spec *spec, struct error *e
         r = credentials_read(ctx, spec, &credentials, err);
         if (r == 0)
                 r = exposed_check(ctx, spec, &credentials, err);
+        if (r == 0 && elsewhere)
+                r = check_elsewhere(spec->auth_proxy.url, err);
         if (r < 0)
                 return r;
         if (spec->auth_proxy.url)

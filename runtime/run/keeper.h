@@ -34,6 +34,7 @@ struct keeper_args {
         int run_dir_fd;
         bool own_loopback; /* the sandbox has a loopback of its own, whose socket is sent; else the host's is
                               used */
+        bool elsewhere;    /* the sandbox is on another machine and asks the service itself */
         int sock;          /* SOCK_SEQPACKET */
         int answer_fd;     /* a memory file: what it says of the start, as JSON */
 };
@@ -48,9 +49,10 @@ int keeper_main(const struct keeper_args *args);
 
 /**
  * keeper_check() - whether the keeper would find all credentials, the key, or the program of the auth proxy
- * Contacts nobody and starts nothing. Return: 0, -EINVAL, -EPERM, -ENOENT..., each with a message.
+ * Contacts nobody and starts nothing. @elsewhere: as in keeper_args. Return: 0, -EINVAL, -EPERM, -ENOENT...,
+ * each with a message.
  */
-int keeper_check(const struct ctx *ctx, const struct spec *spec, struct error *err)
+int keeper_check(const struct ctx *ctx, const struct spec *spec, bool elsewhere, struct error *err)
         __attribute__((warn_unused_result));
 
 /** keeper_confine() - its list of system calls, for good; once it has the tokens. Return: 0 or -errno. */

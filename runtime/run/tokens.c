@@ -76,6 +76,7 @@ int tokens_start(const struct tokens_order *order, struct tokens *ret, const cha
                                     .run_id = order->run_id,
                                     .run_dir_fd = order->run_dir_fd,
                                     .own_loopback = order->own_loopback,
+                                    .elsewhere = order->elsewhere,
                                     .answer_fd = answer };
         int pair[2], r;
         pid_t pid;

@@ -28,6 +28,7 @@ struct tokens_order {
         const char *run_id;
         int run_dir_fd;
         bool own_loopback; /* of the sandbox */
+        bool elsewhere;    /* the sandbox is on another machine */
 };
 
 /**

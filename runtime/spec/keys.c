@@ -297,8 +297,7 @@ const struct key spec_keys[] = {
         { SECTION_AUTH_PROXY, "url", KEY_STRING, AT(auth_proxy.url), .min = 1, .check = check_service,
           .flag = "auth-proxy", .metavar = "URL", .trust = TRUST_OPERATOR,
           .help = "a service that holds the credentials: http://HOST:PORT or unix:PATH; not given: one of "
-                  "the "
-                  "run's own" },
+                  "the run's own, except for driver kubernetes, whose pods ask this one themselves" },
         { SECTION_AUTH_PROXY, "admin_url", KEY_STRING, AT(auth_proxy.admin_url), .min = 1,
           .check = check_service, .trust = TRUST_OPERATOR,
           .help = "where it issues tokens, with the key in IRONFLOW_AUTH_PROXY_ADMIN_KEY; not given: the "
