@@ -44,9 +44,12 @@ static void print_verdict(const struct report *report) {
         const size_t failed = report_failures(report) - untried_rows(report);
 
         if (report->cloud) {
-                printf("\n%s\n",
-                       failed ? "Checks failed for a Kubernetes cluster."
-                              : "Nothing speaks against a Kubernetes cluster; this version makes no pods.");
+                const struct probe_row *server = report_row(report, "kubernetes_server");
+
+                printf("\n%s\n", failed ? "Checks failed for a Kubernetes cluster."
+                                 : server && server->state == PROBE_OK
+                                         ? "Nothing speaks against this Kubernetes cluster."
+                                         : "No Kubernetes cluster can be reached from here.");
                 return;
         }
         if (failed == 0 && report->n_checks > 0) {

@@ -71,7 +71,12 @@ static int reap_cluster(const struct ctx *ctx, const struct options *o) {
         const int r = libexec_exec(name, (char *const *) (const void *) argv,
                                    (char *const *) (const void *) ctx->environ);
 
-        log_error("gc: %s: %s", name, r == -ENOENT ? "it is not installed" : strerror(-r));
+        if (r == -ENOENT)
+                log_error("gc: '%s' is not installed: install it, or build where libcurl, OpenSSL, "
+                          "libarchive and wslay have their development files",
+                          name);
+        else
+                log_error("gc: execute '%s': %s", name, strerror(-r));
         return EXIT_SETUP;
 }
 

@@ -1,6 +1,6 @@
 /*
  * cofferdam runner: the contained side of `cofferdam launch`. It is a program of its own, because TLS would
- * cost each start of this one (docs/adr/044); this verb executes it in its own place.
+ * cost each start of this one (docs/adr/045); this verb executes it in its own place.
  */
 #include <errno.h>
 #include <string.h>

@@ -228,9 +228,12 @@ static bool read_options(const struct word *word, int argc, char **argv, struct 
         call->argc = argc - flags->next;
         call->argv = argv + flags->next;
         if (call->argc < word->least || call->argc > word->most) {
-                log_error("image %s: %s%s: see 'cofferdam image %s --help'", word->name,
-                          call->argc < word->least ? "wants " : "unexpected word '",
-                          call->argc < word->least ? word->wants : ESC(call->argv[word->most]), word->name);
+                if (call->argc < word->least)
+                        log_error("image %s: wants %s: see 'cofferdam image %s --help'", word->name,
+                                  word->wants, word->name);
+                else
+                        log_error("image %s: unexpected word '%s': see 'cofferdam image %s --help'",
+                                  word->name, ESC(call->argv[word->most]), word->name);
                 return false;
         }
         return true;

@@ -108,7 +108,8 @@ void probe_place_remove(int dir, const char *name);
 probe_try try_user_namespace, try_loopback, try_nftables, try_uid_ranges;         /* probe-namespace.c */
 probe_try try_fuse_device, try_fuse_mount, try_mount_api, try_tmpfs, try_overlay; /* probe-mount.c */
 probe_try try_proc, try_pivot_root, try_openat2, try_idmap;                       /* probe-mount.c */
-probe_try try_kernel, try_environment, try_linkage, try_state_dir, try_devices;   /* probe-system.c */
+probe_try try_kernel, try_environment, try_linkage, try_programs, try_state_dir,
+        try_devices;                                                              /* probe-system.c */
 probe_try try_time_namespace, try_nesting, try_fuse_features, try_seccomp_notify; /* probe-feature.c */
 probe_try try_docker, try_podman, try_podman_runtime, try_docker_daemon,
         try_podman_service;                              /* probe-service.c */

@@ -23,10 +23,12 @@
 #include "drivers/native/probe-kit.h"
 #include "drivers/native/seccomp.h"
 #include "fs/layer.h"
+#include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
+#include "runtime/base/libexec.h"
 
 enum { RUN_PAGES = 4 };
 
@@ -171,6 +173,24 @@ void try_linkage(const struct probe_host *host, struct probe_result *ret) {
                 }
         }
         result_note(ret, "static: no PT_INTERP in /proc/self/exe");
+}
+
+void try_programs(const struct probe_host *host, struct probe_result *ret) {
+        static const char *const names[] = { "auth-proxy", "image", "kubernetes", "runner" };
+        AUTO_BUF struct buf missing = { 0 };
+
+        (void) host;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+                char name[32];
+
+                (void) snprintf(name, sizeof(name), "cofferdam-%s", names[i]);
+                if (libexec_check(name) < 0)
+                        (void) !buf_fmt(&missing, "%s%s", missing.len ? ", " : "", name);
+        }
+        if (missing.len)
+                result_fact(ret, -ENOENT, "not installed: %s", buf_cstr(&missing));
+        else
+                result_note(ret, "cofferdam-auth-proxy, -image, -kubernetes and -runner are installed");
 }
 
 /* Files as a run writes them at its start, but for @more empty ones. Return: 0 or -errno. */

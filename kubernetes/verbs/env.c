@@ -142,8 +142,6 @@ static int remove_one(struct env_args *a, struct kube *kube, const char *name, s
 static int remove_all(struct env_args *a, struct kube *kube, char **words, struct error *err) {
         int first = 0;
 
-        if (!*words)
-                return error_set(err, -EINVAL, "say which: 'cofferdam env ls' lists them");
         for (; *words; words++) {
                 struct error one = { 0 };
                 const int r = remove_one(a, kube, *words, &one);
@@ -200,12 +198,13 @@ static const struct flag_option options[] = {
 /** struct env_verb - ls or rm; --run-id and --json are of ls alone */
 static const struct env_verb {
         const char *name, *usage, *summary;
+        bool names; /* of environments, behind the options */
         size_t n_options;
         int (*run)(struct env_args *a, struct kube *kube, char **words, struct error *err);
 } env_verbs[] = {
-        { "ls", "cofferdam env ls [OPTIONS]", "List the environments: claims that outlive their pods.",
+        { "ls", "cofferdam env ls [OPTIONS]", "List the environments: claims that outlive their pods.", false,
           ARRAY_SIZE(options), list },
-        { "rm", "cofferdam env rm [OPTIONS] NAME...", "Remove environments, with what is in them.",
+        { "rm", "cofferdam env rm [OPTIONS] NAME...", "Remove environments, with what is in them.", true,
           ARRAY_SIZE(options) - 2, remove_all },
 };
 
@@ -229,7 +228,12 @@ static int run_verb(const struct env_verb *verb, int argc, char **argv, const ch
                 (void) fputs(buf_cstr(&help), stdout);
                 return fflush(stdout) == 0 ? CODE_OK : CODE_FAILED;
         }
-        r = oneoff_connect(&a.o, environ_, &kube, &err);
+        if ((flags->next < argc) != verb->names)
+                r = verb->names ? error_set(&err, -EINVAL, "say which: 'cofferdam env ls' lists them")
+                                : error_set(&err, -EINVAL, "unexpected '%s': see 'cofferdam env ls --help'",
+                                            ESC(argv[flags->next]));
+        else
+                r = oneoff_connect(&a.o, environ_, &kube, &err);
         if (r == 0)
                 r = verb->run(&a, kube, argv + flags->next, &err);
         if (r < 0) {

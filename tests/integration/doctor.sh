@@ -93,6 +93,8 @@ in_a_chroot() {
         has "$text" 'a chroot'
         row openat2 ok
         row program ok
+        row 'other programs' degraded # they are not beside it; red when the row looks elsewhere, or nowhere
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'not installed: cofferdam-auth-proxy, cofferdam-image, cofferdam-kubernetes'
         # as schroot makes it: nothing tells that it is one
         status 1 unshare -m sh -c 'mount --bind root root && exec chroot root /cofferdam doctor' >out
         row 'user namespaces' missing
@@ -371,12 +373,14 @@ EOF
         has "$text" "context 'here'"
         row 'cluster server' ok
         has "$(tr -s ' \n' ' ' <<<"$text")" 'accepts connections'
+        has "$(tail -n 1 out)" 'Nothing speaks against this Kubernetes cluster.'
         # it says nothing: the row of the API says so, where the program that asks was built
         row 'cluster API' "$([ -e "$T/libexec/cofferdam-kubernetes" ] && echo missing || echo degraded)"
 }
 target_checks_the_specification() {
-        status 0 "$C" doctor --target cloud --strict >out
+        status 0 env -u KUBECONFIG -u KUBERNETES_SERVICE_HOST "$C" doctor --target cloud --strict >out
         grep -q '^pod *pass' out || fail "$(cat out)"
+        has "$(tail -n 1 out)" 'No Kubernetes cluster can be reached from here.'
         printf 'user: root\nmounts: ["type=bind,source=/data,target=/data"]\n' >pod.yaml
         status 1 "$C" doctor --target cloud --strict pod.yaml >out
         eq 2 "$(grep -c '^pod *fail' out)" 'failed checks'

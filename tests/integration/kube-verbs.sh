@@ -324,6 +324,10 @@ environments_are_listed_and_removed() {
         has "$(cat err)" "environment 'data' not found or expired"
         eq "data ironflow-env-2 other" "$(query '" ".join(sorted(c["metadata"]["name"] for c in claims))')"
         status 2 "$C" env rm 2>err
+        status 2 env -u KUBECONFIG HOME=/nonexistent "$C" env rm 2>err # asks no cluster for nothing
+        has "$(cat err)" 'say which'
+        status 2 "$C" env ls x 2>err
+        has "$(cat err)" "unexpected 'x'"
         status 2 "$C" env rm A 2>err
         has "$(cat err)" 'environment_id must only contain'
         tell set '{"deny": ["list persistentvolumeclaims"]}'
