@@ -357,6 +357,23 @@ static int check_operator_tools(json_t *tools, struct error *err) {
         return 0;
 }
 
+/* The launcher has no client of HTTP: it is a static program without TLS (docs/adr/045). */
+static int check_operator_servers(json_t *servers, struct error *err) {
+        const char *name;
+        json_t *server;
+
+        json_object_foreach(servers, name, server) {
+                if (json_object_get(server, "url"))
+                        return error_set(
+                                err, -ENOTSUP,
+                                "operator: mcp_servers: '%s': url: the launcher speaks to servers over "
+                                "standard input and output only: name a program that passes it on as "
+                                "command, or have the task name the server, which is then asked from inside",
+                                ESC(name));
+        }
+        return 0;
+}
+
 int operator_read(const char *text, size_t len, struct operator* ret, struct error *err) {
         AUTO_JSON json_t *data = NULL;
         json_t *tools, *servers;
@@ -375,6 +392,8 @@ int operator_read(const char *text, size_t len, struct operator* ret, struct err
                                "operator: tools", err);
         if (r == 0 && tools)
                 r = check_operator_tools(tools, err);
+        if (r == 0 && servers)
+                r = check_operator_servers(servers, err);
         if (r == 0 && servers)
                 r = check_each(servers, operator_server_fields, ARRAY_SIZE(operator_server_fields),
                                "operator: mcp_servers", err);

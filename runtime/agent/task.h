@@ -58,7 +58,8 @@ struct operator{
         json_t *config;     /* object that the tool `config` shows; owned */
 };
 
-/** operator_read() - as task_read(); docs/schema/operator.json. @text NULL: there is no file */
+/** operator_read() - as task_read(), also -ENOTSUP: a server by HTTP; docs/schema/operator.json. @text NULL:
+ * no file */
 int operator_read(const char *text, size_t len, struct operator* ret, struct error *err)
         __attribute__((warn_unused_result));
 

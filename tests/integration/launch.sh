@@ -609,6 +609,11 @@ bad_files() {
                 operator "$bad"
                 ends 2 --operator "$T/agent.json"
         done
+        # a server over HTTP would be asked by the launcher itself, which cannot
+        operator '.mcp_servers = {web: {url: "https://mcp.example.org/"}}'
+        ends 125 --operator "$T/agent.json" --json
+        has "$(cat err)" CAPABILITY_UNSUPPORTED
+        has "$(cat err)" "'web': url"
 }
 ends_any() { launch >out 2>err; }
 status_in() { # 'A B' CMD: one of the two
