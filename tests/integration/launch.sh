@@ -545,6 +545,10 @@ E
         out '.dropped_events == 1'
         event llm_turn_capture '.snapshot_bytes == 2097153'
         event session_captured '.kept and .bytes == 16'
+        # without --session nobody wants them, and nothing is missing
+        ends 0
+        out '.dropped_events == 0'
+        event session_captured '.kept == false'
 }
 
 # A text of 1 MiB goes through whole; one byte more is cut and says so.

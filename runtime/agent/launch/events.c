@@ -143,7 +143,7 @@ void launch_relay(struct launch *l, const json_t *data) {
         }
         if (strcmp(type, "llm_step_finished") == 0)
                 count(&l->meter, payload);
-        if (strcmp(type, "llm_turn_capture") == 0 && snapshot)
+        if (strcmp(type, "llm_turn_capture") == 0 && snapshot && l->order->session_fd >= 0)
                 store_turn(l, snapshot);
         launch_event(l, type, sanitize(payload));
 }
@@ -151,7 +151,7 @@ void launch_relay(struct launch *l, const json_t *data) {
 void launch_keep(struct launch *l, const json_t *data) {
         const bool kept = data && store(l, "session.json", data);
 
-        l->dropped += !kept;
+        l->dropped += !kept && l->order->session_fd >= 0; /* else nobody asked for it: the event says so */
         launch_event(l, "session_captured",
                      json_pack("{s:I,s:b}", "bytes", (json_int_t) clamp_bytes(data), "kept", kept));
 }
