@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "drivers/native/parts.h"
+#include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
@@ -27,18 +28,26 @@ static bool name_fits(const char *s) {
         return true;
 }
 
+static const char *const programs[] = { "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64" };
+
+/* Whether programs would be covered by a home of ours. */
+static bool home_has_programs(const char *home) {
+        for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+                if (path_below(home, programs[i]))
+                        return true;
+        return false;
+}
+
 /*
  * Whether the home lies in what the host's root shows and is to be covered there, since homes are not shown.
  * It is whoever owns it, as homes of services below /opt are; not what is somebody's home on paper, like
  * /usr/sbin.
  */
 static bool home_to_cover(const char *home, uid_t uid) {
-        static const char *const programs[] = { "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64" };
         struct stat st;
 
-        for (size_t i = 0; uid == 0 && i < ARRAY_SIZE(programs); i++)
-                if (path_below(home, programs[i]))
-                        return false;
+        if (uid == 0 && home_has_programs(home))
+                return false;
         return lstat(home, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == uid && strchr(home + 1, '/');
 }
 
@@ -48,7 +57,7 @@ static bool home_fits(const char *home, uid_t uid, bool host) {
 
         if (!path_is_normal(home) || strcmp(home, "/") == 0 || strpbrk(home, ":\n"))
                 return false;
-        if (host && os_shows(home) && !home_to_cover(home, uid))
+        if (host ? os_shows(home) && !home_to_cover(home, uid) : home_has_programs(home))
                 return false;
         for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
                 if (path_below(home, taken[i]))
@@ -88,10 +97,10 @@ static int put_shell(struct native_id *id, const char *shell, bool host) {
 
 /** struct accounts - where names are looked up */
 struct accounts {
-        const struct image_root *root; /* NULL: the host's */
-        char passwd[48];               /* path of a file */
-        int fd;                        /* of that, when it is the image's; owned */
-        struct buf group;              /* the image's /etc/group */
+        bool image;       /* not the host's */
+        char passwd[48];  /* path of a file */
+        int fd;           /* of that, when it is the image's; owned */
+        struct buf group; /* the image's /etc/group */
 };
 
 static void accounts_deinit(struct accounts *a) {
@@ -101,17 +110,19 @@ static void accounts_deinit(struct accounts *a) {
 #define AUTO_ACCOUNTS __attribute__((cleanup(accounts_deinit)))
 
 /* The image's /etc/passwd as a file of this process. */
-static int accounts_open(const struct image_root *root, struct accounts *ret) {
+static int accounts_open(const struct image_root *root, const struct oci *oci, struct accounts *ret) {
         AUTO_BUF struct buf text = { 0 };
         int r;
 
         (void) snprintf(ret->passwd, sizeof(ret->passwd), "/etc/passwd");
-        ret->root = root;
-        if (!root)
+        ret->image = root || oci;
+        if (!ret->image)
                 return 0;
-        r = root_read(root, "/etc/passwd", &text);
+        r = root ? root_read(root, "/etc/passwd", &text)
+                 : buf_add(&text, buf_cstr(&oci->passwd), oci->passwd.len);
         if (r == 0 || r == -ENOENT)
-                r = root_read(root, "/etc/group", &ret->group);
+                r = root ? root_read(root, "/etc/group", &ret->group)
+                         : buf_add(&ret->group, buf_cstr(&oci->group), oci->group.len);
         if (r < 0 && r != -ENOENT)
                 return r;
         ret->fd = memfd_create("passwd", MFD_CLOEXEC);
@@ -125,7 +136,7 @@ static int accounts_open(const struct image_root *root, struct accounts *ret) {
 static bool find_group(const struct accounts *a, const char *name, gid_t *ret) {
         const size_t n = strlen(name);
 
-        for (const char *line = a->root ? buf_cstr(&a->group) : ""; *line;) {
+        for (const char *line = a->image ? buf_cstr(&a->group) : ""; *line;) {
                 const size_t len = strcspn(line, "\n");
                 const char *field = memchr(line, ':', len), *id = NULL;
                 char text[24];
@@ -154,8 +165,8 @@ static int parse_gid(const struct accounts *a, const char *text, gid_t *ret, str
         if (find_group(a, text, ret))
                 return 0;
         return error_set(err, -EINVAL,
-                         a->root ? "--user: no group '%s' in the image"
-                                 : "--user: group '%s' is not a number",
+                         a->image ? "--user: no group '%s' in the image"
+                                  : "--user: group '%s' is not a number",
                          ESC(text));
 }
 
@@ -173,7 +184,7 @@ static int parse(const struct ctx *ctx, const struct accounts *a, const char *te
                 *colon++ = '\0';
         if (parse_u64(head, 0, id_max, &v) == 0) {
                 id->inside_uid = (uid_t) v;
-                id->inside_gid = a->root ? 0 : id->inside_uid == ctx->uid ? ctx->gid : (gid_t) v;
+                id->inside_gid = id->inside_uid == ctx->uid ? ctx->gid : a->image ? 0 : (gid_t) v;
                 if (user_by_uid(a->passwd, id->inside_uid, user) == 0)
                         id->inside_gid = user->gid;
         } else if (user_by_name(a->passwd, head, user) == 0) {
@@ -181,7 +192,7 @@ static int parse(const struct ctx *ctx, const struct accounts *a, const char *te
                 id->inside_gid = user->gid;
         } else {
                 return error_set(err, -ENOENT, "--user: no user '%s' in /etc/passwd%s: use UID[:GID]",
-                                 ESC(head), a->root ? " of the image" : "");
+                                 ESC(head), a->image ? " of the image" : "");
         }
         return colon ? parse_gid(a, colon, &id->inside_gid, err) : 0;
 }
@@ -196,8 +207,8 @@ static int check_mapped(const struct image_root *root, const struct native_id *i
         return 0;
 }
 
-int id_resolve(const struct ctx *ctx, const char *user, const struct image_root *root, struct native_id *ret,
-               struct error *err) {
+int id_resolve(const struct ctx *ctx, const char *user, const struct image_root *root, const struct oci *oci,
+               struct native_id *ret, struct error *err) {
         AUTO_ACCOUNTS struct accounts accounts = { .fd = -1 };
         AUTO_USER struct user account = { 0 };
         struct native_id id = {
@@ -206,18 +217,16 @@ int id_resolve(const struct ctx *ctx, const char *user, const struct image_root 
         bool same;
         int r;
 
-        r = accounts_open(root, &accounts);
+        r = accounts_open(root, oci, &accounts);
         if (r < 0)
                 return error_set(err, r, "accounts of the image: %s", strerror(-r));
-        user = root_user(root, user);
+        user = oci ? oci->user : root_user(root, user);
         if (user) {
                 r = parse(ctx, &accounts, user, &id, &account, err);
                 if (r < 0)
                         return r;
-        } else if (root && user_by_uid(accounts.passwd, id.inside_uid, &account) < 0) {
-                account = (struct user){ 0 };
         }
-        same = id.inside_uid == ctx->uid && !(root && (account.name || root->config));
+        same = id.inside_uid == ctx->uid && !(accounts.image && account.name);
         if (ctx->uid == 0 && (id.inside_uid != 0 || id.inside_gid != ctx->gid)) {
                 id.switch_user = true;
                 id.host_uid = id.inside_uid;
@@ -229,9 +238,9 @@ int id_resolve(const struct ctx *ctx, const char *user, const struct image_root 
                 return r;
         r = put_name(&id, same ? ctx->user_name : account.name);
         if (r == 0)
-                r = put_home(&id, same ? ctx->home : account.home, id.inside_uid, !root);
+                r = put_home(&id, same ? ctx->home : account.home, id.inside_uid, !accounts.image);
         if (r == 0)
-                r = put_shell(&id, same ? ctx->shell : account.shell, !root);
+                r = put_shell(&id, same && !accounts.image ? ctx->shell : account.shell, !accounts.image);
         if (r < 0) {
                 free(id.name);
                 free(id.home);

@@ -3,9 +3,10 @@
  *
  * cofferdam-image knows where an image is, pulls it if it is not here, and says which directories are its
  * layers: this program links nothing of what that takes. The layers are opened once, and are the lower ones
- * of an overlayfs in the sandbox's own user namespace, whose upper one is a tmpfs of its own: what is written
- * to the root is gone with the run, and nothing is ever made on the host. As long as the run lives it has a
- * shared lock of the image's record, which keeps the image from being removed.
+ * of an overlayfs in the sandbox's own user namespace. Its upper one is a tmpfs, which takes the places of
+ * mounts and files of /etc and nothing else: the root is read-only once a command runs, as a container's is.
+ * As long as the run lives it has a shared lock of the image's record, which keeps the image from being
+ * removed.
  *
  * The image is foreign. Nothing of it is followed on the host's side: parts of a name are opened one by one,
  * and a symbolic link where a directory of ours has to be ends the start.
@@ -210,7 +211,6 @@ int root_plan(const struct ctx *ctx, const struct spec *spec, const struct pin_p
         r = spec->image ? plan_image(ctx, root, err) : plan_dir(ctx, root, policy, err);
         if (r < 0)
                 return r;
-        root->size_bytes = spec->tmp.size;
         *ret = TAKE_PTR(root);
         return 0;
 }
@@ -261,7 +261,7 @@ const char *root_user(const struct image_root *root, const char *asked) {
         if (asked || !root || !root->config)
                 return asked;
         user = text_of(root->config, "User");
-        return *user ? user : "0";
+        return *user ? user : NULL;
 }
 
 int root_env(struct driver_plan *plan) {
@@ -370,13 +370,11 @@ static int resemble(int memory, int layer) {
 }
 
 int root_mount(const struct image_root *root, const int *layers, int proc_fd) {
-        char size[NUMBER_SIZE];
-        const struct mnt_option options[] = { { "mode", "0700" }, { "size", size } };
+        static const struct mnt_option options[] = { { "mode", "0700" }, { "size", "4096k" } };
         AUTO_FD int memory = -1, upper = -1, work = -1;
         int r;
 
-        (void) snprintf(size, sizeof(size), "%llu", (unsigned long long) root->size_bytes);
-        memory = mnt_new("tmpfs", options, root->size_bytes ? 2 : 1, MNT_NOSUID | MNT_NODEV);
+        memory = mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
         if (memory < 0)
                 return memory;
         if (mkdirat(memory, "upper", 0755) < 0 || mkdirat(memory, "work", 0700) < 0)

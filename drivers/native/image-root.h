@@ -39,7 +39,6 @@ struct image_root {
         enum root_ids ids;
         struct root_map uids, gids; /* of ROOT_IDS_RANGE */
         char why_single[128];       /* why not more ids; "" */
-        uint64_t size_bytes;        /* what may be written to it, in memory; 0: the kernel's default */
 };
 
 /**
@@ -62,8 +61,7 @@ struct image_root *root_free(struct image_root *root);
 int root_read(const struct image_root *root, const char *path, struct buf *out)
         __attribute__((warn_unused_result));
 
-/** root_user() - who works: @asked (--user), else the image's user, else its root; NULL: the caller as
- * himself */
+/** root_user() - who works: @asked (--user), else the image's user; NULL: the caller as himself */
 const char *root_user(const struct image_root *root, const char *asked);
 
 /** root_env() - add the image's variables. Return: 0, -E2BIG, -ENOMEM. */
@@ -80,7 +78,7 @@ int root_enter(const struct image_root *root, int ret_fd[static ROOT_LAYERS_MAX]
         __attribute__((warn_unused_result));
 
 /**
- * root_mount() - the root: what is written to it is kept in memory
+ * root_mount() - the root: what is made in it until it is read-only is in memory
  * @layers: of root_enter()
  * @proc_fd: "/proc"; the current directory is changed. Return: mount descriptor, -errno.
  */

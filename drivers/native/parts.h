@@ -10,13 +10,14 @@
 
 /**
  * id_resolve() - the user of the run from the caller and --user
- * @user: "UID[:GID]", "NAME[:GID]" or NULL
- * @root: whose accounts count, and whose user if @user is NULL; NULL: the host's
+ * @user: "UID[:GID]", "NAME[:GID]"; NULL: the image's user, where it has one, else the caller
+ * @root, @oci: the image whose accounts count, and which has the user that was found already; NULL both: the
+ * host's
  * @ret:  strings owned by the plan
  * Return: 0, -EINVAL (malformed), -ENOENT (no such user), -ENOMEM.
  */
-int id_resolve(const struct ctx *ctx, const char *user, const struct image_root *root, struct native_id *ret,
-               struct error *err);
+int id_resolve(const struct ctx *ctx, const char *user, const struct image_root *root, const struct oci *oci,
+               struct native_id *ret, struct error *err);
 
 /* ---- rungs.c ---- */
 

@@ -125,10 +125,7 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
         };
         r = plan->oci ? 0 : root_plan(plan->ctx, spec, &plan->policy, &plan->root, err);
         if (r == 0)
-                r = id_resolve(plan->ctx, plan->oci && plan->oci->user ? plan->oci->user : spec->user,
-                               plan->root, &plan->id, err);
-        if (r == 0 && plan->oci)
-                r = oci_account(plan->oci, &plan->id, err);
+                r = id_resolve(plan->ctx, spec->user, plan->root, plan->oci, &plan->id, err);
         if (r == 0 && plan->root && plan->root->ids == ROOT_IDS_SINGLE && *plan->root->why_single)
                 plan_degrade(plan, "the users of the image", "all files as those of the user of the run",
                              plan->root->why_single);
@@ -443,8 +440,7 @@ static const char *root_text(const struct driver_plan *plan) {
         if (plan->oci)
                 return "image, read-only";
         if (plan->root)
-                return *plan->root->digest ? "image, writable until the end"
-                                           : "directory, writable until the end";
+                return *plan->root->digest ? "image, read-only" : "directory, read-only";
         return plan->id.host_uid == 0 && !plan->rungs.no_userns ? "host, read-only, idmapped"
                                                                 : "host, read-only";
 }

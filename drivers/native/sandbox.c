@@ -845,14 +845,12 @@ static int detach_root(void) {
         return r < 0 ? r : umount2(".", MNT_DETACH) < 0 ? -errno : 0;
 }
 
-/* The root is read-only, or those of its directories that are ours. */
+/* The root is read-only, and those of an image's directories that are ours. */
 static int seal_root(const struct setup *s) {
         const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY | MNT_NOSUID | MNT_NODEV };
-        int r = 0;
+        int r = sys_mount_setattr(s->root_fd, "", AT_EMPTY_PATH, &ro);
 
-        if (!s->plan->root)
-                return sys_mount_setattr(s->root_fd, "", AT_EMPTY_PATH, &ro);
-        for (size_t i = 0; r == 0 && i < ARRAY_SIZE(own_dirs); i++)
+        for (size_t i = 0; r == 0 && s->plan->root && i < ARRAY_SIZE(own_dirs); i++)
                 r = sys_mount_setattr(s->root_fd, own_dirs[i], AT_SYMLINK_NOFOLLOW, &ro);
         return r;
 }

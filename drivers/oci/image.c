@@ -63,14 +63,19 @@ static int pull(const struct ctx *ctx, const struct oci *oci, struct error *err)
 
 _Noreturn void oci_passwd(void) {
         AUTO_BUF struct buf text = { 0 };
-        const int r = file_read_at(AT_FDCWD, "/etc/passwd", PASSWD_MAX, &text);
+        int r;
 
+        r = file_read_at(AT_FDCWD, "/etc/passwd", PASSWD_MAX, &text);
+        if (r == 0 || r == -ENOENT)
+                r = buf_add(&text, "", 1);
+        if (r == 0)
+                r = file_read_at(AT_FDCWD, "/etc/group", PASSWD_MAX, &text);
         if (r < 0 && r != -ENOENT)
                 _exit(1);
         _exit(write_all(STDOUT_FILENO, buf_cstr(&text), text.len) < 0);
 }
 
-static int read_passwd(const struct ctx *ctx, const struct oci *oci, struct buf *ret, struct error *err) {
+static int read_accounts(const struct ctx *ctx, const struct oci *oci, struct buf *ret, struct error *err) {
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
         char exe[PATH_MAX];
         const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
@@ -94,96 +99,28 @@ static int read_passwd(const struct ctx *ctx, const struct oci *oci, struct buf 
         return oci_call(ctx, &args, PASSWD_MS, ret, err);
 }
 
-/* The account @name of the image, which runtime/base/user.h reads from a file. */
-static int find_account(const struct buf *passwd, const char *name, struct user *ret) {
-        AUTO_FD int fd = memfd_create("passwd", MFD_CLOEXEC);
-        char path[32];
-        int r;
-
-        if (fd < 0)
-                return -errno;
-        r = write_all(fd, buf_cstr(passwd), passwd->len);
-        (void) snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-        return r < 0 ? r : user_by_name(path, name, ret);
-}
-
-/* "NAME[:GID]" of the image. @ours: it was said to us, and may be an account of the host's as well. */
-static int resolve_name(const struct ctx *ctx, const char *text, bool ours, struct oci *oci,
-                        struct error *err) {
-        AUTO_BUF struct buf passwd = { 0 };
-        AUTO_FREE char *name = strndup(text, strcspn(text, ":"));
-        const char *const group = text[strcspn(text, ":")] ? text + strcspn(text, ":") + 1 : NULL;
-        uint64_t gid;
-        int r;
-
-        if (!name)
-                return error_set(err, -ENOMEM, "out of memory");
-        r = read_passwd(ctx, oci, &passwd, err);
-        if (r < 0)
-                return error_wrap(err, r, "users of the image");
-        r = find_account(&passwd, name, &oci->account);
-        if (r == -ENOENT && ours)
-                return 0; /* id_resolve() looks for it, and says when there is none */
-        if (r < 0)
-                return error_set(err, -EINVAL, "image '%s': its user '%s' is not in its /etc/passwd",
-                                 ESC(oci->image), ESC(name));
-        gid = oci->account.gid;
-        if (group && parse_u64(group, 0, UINT32_MAX - 1, &gid) < 0)
-                return error_set(err, -EINVAL, "user '%s': its group has to be a number", ESC(text));
-        if (asprintf(&oci->user, "%u:%u", oci->account.uid, (unsigned int) gid) < 0) {
-                oci->user = NULL;
-                return error_set(err, -ENOMEM, "out of memory");
-        }
-        return 0;
-}
-
+/* Who works, and the accounts that say more of a name or number. */
 static int resolve_user(const struct ctx *ctx, const char *said, const char *of_image, struct oci *oci,
                         struct error *err) {
-        const char *const text = said ? said : of_image;
-
-        if (!*text)
-                return 0;
-        if (strlen(text) > USER_MAX)
-                return error_set(err, -EINVAL, "image '%s': its user is no name", ESC(oci->image));
-        if (strspn(text, "0123456789") != strcspn(text, ":"))
-                return resolve_name(ctx, text, said != NULL, oci, err);
-        if (said)
-                return 0;
-        oci->user = strdup(text);
-        return oci->user ? 0 : error_set(err, -ENOMEM, "out of memory");
-}
-
-static int replace(char **text, const char *by) {
-        char *copy = strdup(by);
-
-        if (!copy)
-                return -ENOMEM;
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
-/* A home that can be a file system of ours. */
-static bool home_fits(const char *home) {
-        static const char *const taken[] = { "/proc", "/dev", "/sys", "/run",
-                                             "/etc",  "/bin", "/usr", "/nonexistent" };
-
-        for (size_t i = 0; i < ARRAY_SIZE(taken); i++)
-                if (path_below(home, taken[i]))
-                        return false;
-        return path_is_normal(home) && home[1] && !strpbrk(home, ":\n");
-}
-
-int oci_account(const struct oci *oci, struct native_id *id, struct error *err) {
-        const struct user *a = &oci->account;
+        AUTO_BUF struct buf text = { 0 };
+        const char *const user = said ? said : of_image;
+        const char *end;
         int r;
 
-        r = replace(&id->shell, a->shell && path_is_normal(a->shell) ? a->shell : "/bin/sh");
-        if (r == 0 && a->name)
-                r = replace(&id->name, a->name);
-        if (r == 0 && a->home && home_fits(a->home))
-                r = replace(&id->home, a->home);
-        return r < 0 ? error_set(err, r, "out of memory") : 0;
+        if (!*user)
+                return 0;
+        if (strlen(user) > USER_MAX)
+                return error_set(err, -EINVAL, "image '%s': its user is no name", ESC(oci->image));
+        r = read_accounts(ctx, oci, &text, err);
+        if (r < 0)
+                return error_wrap(err, r, "users of the image");
+        end = text.data ? memchr(text.data, '\0', text.len) : NULL;
+        if (end)
+                r = buf_add(&oci->passwd, text.data, (size_t) (end - text.data));
+        if (r == 0 && end)
+                r = buf_add(&oci->group, end + 1, text.len - (size_t) (end + 1 - text.data));
+        oci->user = strdup(user);
+        return r == 0 && oci->user ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 int image_resolve(const struct ctx *ctx, const char *user, struct oci *oci, struct error *err) {

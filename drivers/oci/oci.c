@@ -22,7 +22,8 @@ struct oci *oci_free(struct oci *oci) {
                 free(oci->image);
                 free(oci->image_id);
                 free(oci->user);
-                user_deinit(&oci->account);
+                buf_deinit(&oci->passwd);
+                buf_deinit(&oci->group);
                 free(oci->state_dir);
                 free(oci);
         }

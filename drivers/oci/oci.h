@@ -14,7 +14,7 @@
 #include "drivers/driver.h"
 #include "drivers/native/cgroup.h"
 #include "drivers/oci/cli.h"
-#include "runtime/base/user.h"
+#include "runtime/base/buf.h"
 #include "runtime/spec/spec.h"
 
 struct native_id; /* drivers/native/plan.h */
@@ -47,9 +47,9 @@ struct oci {
         const char *program; /* "podman", "docker"; static */
         char *image;         /* as it was asked for */
         char *image_id;      /* what that was when the run was planned */
-        char *user;          /* "UID:GID" of the image or of a name in it; NULL: as the specification says */
-        struct user account; /* its entry in the image; zero: none */
-        char *state_dir;     /* whose runs the container is one of */
+        char *user;          /* "NAME|UID[:NAME|GID]", as said or as the image has it; NULL: the caller */
+        struct buf passwd, group; /* account files of the image, when there is a user */
+        char *state_dir;          /* whose runs the container is one of */
         bool outside;  /* nobody of ours may enter it: no guard, binds of the engine's; isolation: degrade */
         bool rootless; /* podman of a user: the container is in a user namespace of the caller's */
 };
@@ -150,12 +150,8 @@ int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms,
 int image_resolve(const struct ctx *ctx, const char *user, struct oci *oci, struct error *err)
         __attribute__((warn_unused_result));
 
-/** oci_account() - name, home and shell of @id as they are in the image, as far as that says them. Return: 0,
- * -ENOMEM. */
-int oci_account(const struct oci *oci, struct native_id *id, struct error *err)
-        __attribute__((warn_unused_result));
-
-/** oci_passwd() - print the account file of this root and end: with it, an image says who its users are */
+/** oci_passwd() - print the account files of this root, passwd, NUL, group, and end: so an image says who its
+ * users are */
 _Noreturn void oci_passwd(void);
 
 enum { OCI_ORDER_FDS = 4 };

@@ -128,13 +128,18 @@ has_users() { # of the image and of the caller: names, numbers, home, and whose 
                 "$1" import --change "USER $user" "$E/image.tar" "busy:$user" >/dev/null 2>&1
         done
         eq "4321 app /srv/app /srv/app" "$(boxed "$1" --image busy:app -- sh -c 'echo $(id -u) $(id -un) $HOME ~; touch made' 2>err)" "$(cat err)"
-        eq 4321 "$(boxed "$1" --image busy:4321 -- id -u)"
+        eq '4321 4322 app /srv/app' "$(boxed "$1" --image busy:4321 -- sh -c 'echo $(id -u) $(id -g) $USER $HOME')"
         # a name that is said is one of the image
         eq '4321 4322 app' "$(boxed "$1" -u app -- sh -c 'echo $(id -u) $(id -g) $(id -un)')"
+        eq '4321 4322 app /srv/app' "$(boxed "$1" -u 4321 -- sh -c 'echo $(id -u) $(id -g) $USER $HOME')"
+        "$1" import --change 'USER app:root' "$E/image.tar" busy:group >/dev/null 2>&1
+        eq '4321 0' "$(boxed "$1" --image busy:group -- sh -c 'echo $(id -u) $(id -g)')"
+        # of the host, not of the image
+        status 125 boxed "$1" -u sshd -- true 2>/dev/null
         status 125 boxed "$1" -u nobody-there -- true 2>err
         has "$(cat err)" nobody-there
         # nobody says: the caller, by name
-        eq "$(id -un) $(id -u)" "$(boxed "$1" -- sh -c 'echo $(id -un) $(id -u)')"
+        eq "$(id -un) $(id -u) $HOME" "$(boxed "$1" -- sh -c 'echo $(id -un) $(id -u) $HOME')"
         if [ "$(id -u)" = 0 ]; then eq 4321 "$(stat -c %u made)"; else eq "$(id -u)" "$(stat -c %u made)"; fi
         nothing_left "$1"
 }

@@ -2,7 +2,7 @@
 
 $C, $T: as in lib.sh. $IMAGE_LAB: a directory for keys; $REGISTRY: docker-registry. Works in the current directory.
 """
-import base64, gzip, hashlib, http.server, io, json, os, re, shutil, signal, socket, ssl, stat, subprocess, sys
+import base64, gzip, hashlib, http.server, io, json, os, pwd, re, shutil, signal, socket, ssl, stat, subprocess, sys
 import tarfile, threading, time, urllib.error, urllib.request, warnings
 
 C, LAB, REGISTRY = os.environ['C'], os.environ['IMAGE_LAB'], os.environ['REGISTRY']
@@ -651,7 +651,8 @@ def concurrent():
         assert p.returncode == 0, said
     for part in img.parts:
         got = [p for p, _, _ in Front.log if part['digest'] in p]
-        assert len(got) == 1, got
+        # what both images have may have come for the other, packed at another second
+        assert len(got) == 1 if part is img.parts[0] else len(got) < 2, got
     assert len(layer_dirs()) == 3
     nothing_left()
 
@@ -785,20 +786,18 @@ def have(name='t:1', config=CONFIG, rows=None):
 
 
 def root_of_image():
-    """red without: the whiteouts of the mount, the tmpfs above it, the covers of /dev and /run, seal_root(), env"""
+    """red without: the whiteouts of the mount, the covers of /dev and /run, seal_root(), env"""
     os.mkdir('w')
     os.chdir('w')
-    on = ['-w', '.', *have()]
+    on = ['-w', '.', '-u', '0', *have()]
     text = run(*on, 'sh', '-c', 'pwd; echo $ONE $PATH $HOME; cat /changed /dir/new; ls /dir; busybox stat -c %a:%u /changed; id -u')
     lines = text.split('\n')
     assert lines[0] == os.getcwd() and lines[1] == 'of the image /bin:/opt/bin /root', text
     assert '\n'.join(lines[2:]) == 'secondnewnew\n600:0\n0\n', text
-    run(*on, 'sh', '-c', 'test ! -e /etc/gone && test ! -e /dir/old && test ! -e /usr/bin && test -s /etc/resolv.conf && '
-        'echo x >/new && rm /changed && mkdir /bin/d && echo y >>/dir/new && chmod 700 /etc && mv /bin/ls /bin/l2')
-    has(run(*on, 'sh', '-c', 'cat /changed /dir/new; ls / /bin'), 'secondnew')  # gone with the run
-    for name in 'new', 'l2':
-        assert f'\n{name}\n' not in run(*on, 'sh', '-c', 'ls / /bin'), name
-    for refused in 'echo x >/dev/x', 'echo x >/run/x', 'busybox mount -t tmpfs x /dir', 'busybox mknod /n c 1 3', 'echo x >/etc/passwd':
+    run(*on, 'sh', '-c', 'test ! -e /etc/gone && test ! -e /dir/old && test ! -e /usr/bin && test -s /etc/resolv.conf')
+    # read-only as a container's, also for its root
+    for refused in 'echo x >/new', 'busybox rm -f /changed', 'busybox mkdir /bin/d', 'echo y >>/dir/new', 'busybox chmod 700 /etc', 'busybox mv /bin/ls /bin/l2', \
+            'echo x >/dev/x', 'echo x >/run/x', 'busybox mount -t tmpfs x /dir', 'busybox mknod /n c 1 3', 'echo x >/etc/passwd':
         run(*on, 'sh', '-c', f'! ({refused}) 2>/dev/null')
     run(*on, 'sh', '-c', 'echo from inside >file; echo x >$HOME/h; echo x >/tmp/t')
     with open('file') as f:
@@ -810,8 +809,6 @@ def root_of_image():
         if ' - overlay ' in line or ' - tmpfs ' in line:
             has(line, 'nosuid')
     run('-w', '.', '--env', 'ONE=given', '--image', 't:1', '--', 'sh', '-c', 'test "$ONE" = given')
-    for size, code in ('300k', 1), ('3M', 0):
-        run('-w', '.', '--tmp-size', size, '--image', 't:1', '--', 'sh', '-c', 'head -c 1000000 /dev/zero >/big', want=code)
     assert not os.listdir(f'{STORE}/tmp')
 
 
@@ -824,9 +821,10 @@ def users_of_image():
     have('num:1', {'User': '7:8'})
     have('grp:1', {'User': 'root:app'})
     have('bad:1', {'User': 'nosuch'})
+    uid, gid, home, name = os.getuid(), os.getgid(), os.environ['HOME'], pwd.getpwuid(os.getuid()).pw_name
     def who(*words):
         return run('-w', '.', *words, '--', 'sh', '-c', 'echo $(id -u):$(id -g) $USER $HOME $SHELL; echo x >f; stat -c %u f; rm f; cat </dev/null >$HOME/x').split('\n')[:2]
-    rows = ((['--image', 't:1'], '0:0 root /root /bin/sh'), (['--image', 'app:1'], '1000:1000 app /app /bin/sh'),
+    rows = ((['--image', 't:1'], f'{uid}:{gid} {name} {home} /bin/sh'), (['-u', '0', '--image', 't:1'], '0:0 root /root /bin/sh'), (['--image', 'app:1'], '1000:1000 app /app /bin/sh'),
             (['--image', 'num:1'], '7:8 u7 /home/u7 /bin/sh'), (['--image', 'grp:1'], '0:1000 root /root /bin/sh'),
             (['-u', 'app', '--image', 't:1'], '1000:1000 app /app /bin/sh'), (['-u', '0', '--image', 'app:1'], '0:0 root /root /bin/sh'),
             (['-u', '1000:7', '--image', 't:1'], '1000:7 app /app /bin/sh'))
@@ -839,19 +837,18 @@ def users_of_image():
     has(run('-w', '.', '--image', 'bad:2', '--', 'true', want=2), 'no group')
     # whom files belong to
     ids = json.loads(image('inspect', 't:1'))[0]['ids']
-    text = run('-w', '.', '--image', 't:1', '--', 'sh', '-c', 'stat -c %u:%g:%a /app/file /etc/shadow /su; cat /app/file 2>/dev/null || echo closed')
+    text = run('-w', '.', '-u', '0', '--image', 't:1', '--', 'sh', '-c', 'stat -c %u:%g:%a /app/file /etc/shadow /su; cat /app/file 2>/dev/null || echo closed')
     if ids == 'single':
         assert text == '0:0:600\n0:0:640\n0:0:4755\napp', text
     else:
         assert text == '1000:1000:600\n0:42:640\n0:0:4755\nclosed\n', text
     run('-w', '.', '-u', '1000', '--image', 't:1', '--', 'sh', '-c', '! cat /etc/shadow 2>/dev/null' if ids != 'single' else 'true')
-    run('-w', '.', '-u', '1000', '--image', 't:1', '--', 'sh', '-c', '! echo x >/etc/new' if ids != 'single' else 'true')
     if os.getuid() != 0:  # without a range everything is the user's, which is said
         none = {'PATH': '/nosuch'}
         image('import', Image(layers(), config=CONFIG).layout('again'), 't:1', env=none)
         p = subprocess.run([C, 'run', '-w', '.', '--image', 't:1', '--', 'sh', '-c', 'id -u; stat -c %u:%a /app/file; cat /app/file'],
                            env={**os.environ, **none}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-        assert p.returncode == 0 and p.stdout == '0\n0:600\napp', p
+        assert p.returncode == 0 and p.stdout == f'{uid}\n{uid}:600\napp', p
         has(p.stderr, 'degraded')
 
 
@@ -865,7 +862,7 @@ def traps_of_image():
     for name, link in ('dev', out), ('run', '/etc'), ('proc', out), ('tmp', '../../../..' + out), ('var', out), ('root', out), ('home', '/etc'):
         text = tar(member(name, S, link=link))
         have(f'trap-{name}:1', rows=[one, text] if name not in ('tmp', 'root') else [tar(member('bin', D), *[]), one, tar(member('x'), member(name, S, link=link))])
-        p = subprocess.run([C, 'run', '-w', '.', '--driver', 'native', *(['-u', '5'] if name == 'home' else []), '--image', f'trap-{name}:1', '--', 'sh', '-c',
+        p = subprocess.run([C, 'run', '-w', '.', '--driver', 'native', *{'home': ['-u', '5'], 'root': ['-u', '0']}.get(name, []), '--image', f'trap-{name}:1', '--', 'sh', '-c',
                             'echo x >/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
         assert p.returncode == 125, (name, p)
         assert p.stderr.count('\n') == 1, p.stderr
@@ -889,8 +886,8 @@ def rootfs_dir():
     shutil.copy(BUSYBOX, 'root/bin/sh')
     root = os.path.abspath('root')
     before = sorted(os.listdir(root))
-    text = run('-w', 'w', '--rootfs', root, '--', '/bin/sh', '-c', 'echo x >/new; echo $PWD; id -u; ls /; ls /proc/self/fd >/dev/null')
-    assert text.split('\n')[:2] == [os.path.abspath('w'), str(os.getuid())] and 'new' in text, text
+    text = run('-w', 'w', '--rootfs', root, '--', '/bin/sh', '-c', '! { echo x >/new; } 2>/dev/null; echo $PWD; id -u; ls /; ls /proc/self/fd >/dev/null')
+    assert text.split('\n')[:2] == [os.path.abspath('w'), str(os.getuid())] and '\nnew\n' not in text, text
     assert sorted(os.listdir(root)) == before
     for bad, word, code in ('/', "host's root", 2), ('/nosuch', 'No such file', 125), ('/proc', '', 125), (f'{root}/bin/sh', 'no directory', 2):
         has(run('-w', 'w', '--rootfs', bad, '--', 'true', want=code), word)
@@ -911,10 +908,10 @@ def started():
         has(image('rm', 't:1', want=1), 'a run uses it')
         image('gc', '--keep', '0')
         has(image('ls'), 't:1')
-        p = go('exec', run_id, '--', 'sh', '-c', 'echo $ONE; echo "#!/bin/sh" >.git/hooks/pre-commit; echo more >/more')
+        p = go('exec', run_id, '--', 'sh', '-c', 'echo $ONE; echo "#!/bin/sh" >.git/hooks/pre-commit; echo more >/tmp/more')
         assert p.returncode == 0 and p.stdout == 'of the image\n', p
-        assert go('exec', run_id, '--', 'cat', '/more').stdout == '', 'no cat in the image'
-        assert go('exec', run_id, '--', 'sh', '-c', 'read x </more; echo $x').stdout == 'more\n'
+        assert go('exec', run_id, '--', 'cat', '/tmp/more').stdout == '', 'no cat in the image'
+        assert go('exec', run_id, '--', 'sh', '-c', 'read x </tmp/more; echo $x').stdout == 'more\n'
         assert not os.path.exists('.git/hooks/pre-commit')
         has(go('diff', run_id).stdout, '.git/hooks/pre-commit')
         root = json.loads(go('inspect', run_id).stdout)
@@ -950,7 +947,7 @@ def same_view(podman):
                           text=True, timeout=60).stdout
     subprocess.run([podman, 'image', 'umount', '-a'], check=True, stdout=subprocess.DEVNULL, timeout=60)
     os.mkdir('w')
-    got = run('-w', 'w', '--workspace-target', '/tmp/w', '--image', name, '--', 'sh', '-c', LIST)
+    got = run('-w', 'w', '-u', '0', '--workspace-target', '/tmp/w', '--image', name, '--', 'sh', '-c', LIST)
     assert want.count('\n') > 15, want
     want, got = [re.sub(r'(?m)^(\./etc \w+ 0 0) \d+', r'\1', x) for x in (want, got)]  # files of ours are made there
     assert got == want, f'podman:\n{want}\ncofferdam:\n{got}'

@@ -84,7 +84,7 @@ base_image() {
         "$C" image import one.tar
         has "$("$C" image ls)" "docker.io/library/base:$1"
         mkdir w
-        eq "0 $1" "$(sandbox -d native -w w --image "base:$1" -- sh -c "id -u | tr '\\n' ' '; test -d /root && ls / >/dev/null && echo $1")"
+        eq "$(id -u) $1" "$(sandbox -d native -w w --image "base:$1" -- sh -c "id -u | tr '\\n' ' '; test -d /root && ls / >/dev/null && echo $1")"
         [ "$1" = busybox ] || sandbox -d native -w w --image "base:$1" -- git --version
         "$C" image rm "base:$1"
         status 2 "$TOP/images/build.sh" --variant nosuch x.tar

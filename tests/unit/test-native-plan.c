@@ -66,7 +66,7 @@ static void id_resolve_reads_users(void **state) {
                 struct error err = { 0 };
 
                 ctx.uid = ctx.gid = cases[i].caller;
-                assert_int_equal(id_resolve(&ctx, cases[i].user, NULL, &id, &err), cases[i].r);
+                assert_int_equal(id_resolve(&ctx, cases[i].user, NULL, NULL, &id, &err), cases[i].r);
                 assert_int_equal(err.code, cases[i].r);
                 if (cases[i].r < 0) {
                         assert_null(id.name);
@@ -106,7 +106,7 @@ static void id_resolve_finds_a_home(void **state) {
                 struct native_id id = { 0 };
 
                 ctx.home = cases[i].home;
-                assert_int_equal(id_resolve(&ctx, NULL, NULL, &id, NULL), 0);
+                assert_int_equal(id_resolve(&ctx, NULL, NULL, NULL, &id, NULL), 0);
                 assert_string_equal(id.home, cases[i].want);
                 id_deinit(&id);
         }
@@ -121,7 +121,7 @@ static void id_resolve_makes_safe_names(void **state) {
                 struct native_id id = { 0 };
 
                 ctx.user_name = bad[i];
-                assert_int_equal(id_resolve(&ctx, NULL, NULL, &id, NULL), 0);
+                assert_int_equal(id_resolve(&ctx, NULL, NULL, NULL, &id, NULL), 0);
                 assert_string_equal(id.name, "u1000");
                 id_deinit(&id);
         }
