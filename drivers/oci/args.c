@@ -20,7 +20,10 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/path.h"
 
-enum { NPROC_MAX = 32768 /* podman itself gives no more */ };
+enum {
+        NPROC_MAX = 32768,   /* podman itself gives no more */
+        USUAL_RANGE = 65536, /* of /etc/subuid */
+};
 
 static int cannot_tell(const char *path, const char *program, struct error *err) {
         return error_set(err, -EINVAL,
@@ -173,6 +176,15 @@ void oci_harden(struct cli_args *args, const char *program) {
         }
 }
 
+/* @id inside is the caller, the others are of his range, in order. */
+static void add_map(struct cli_args *args, const char *option, unsigned int id) {
+        if (id > 0)
+                cli_add_pair(args, option, "0:1:%u", id);
+        cli_add_pair(args, option, "%u:0:1", id);
+        if (id + 1 < USUAL_RANGE)
+                cli_add_pair(args, option, "%u:%u:%u", id + 1, id + 1, USUAL_RANGE - id - 1);
+}
+
 static void add_user(const struct driver_plan *plan, struct cli_args *args) {
         const struct native_id *id = &plan->id;
 
@@ -180,8 +192,14 @@ static void add_user(const struct driver_plan *plan, struct cli_args *args) {
         if (plan->network != NETWORK_OPEN)
                 cli_add_pair(args, "--network", "none");
         /* root inside is the caller already where nothing else is said */
-        if (plan->oci->rootless && (id->inside_uid != 0 || id->inside_gid != 0))
+        if (!plan->oci->rootless || (id->inside_uid == 0 && id->inside_gid == 0))
+                return;
+        if (id->inside_uid != 0 && id->inside_gid != 0) {
                 cli_add_pair(args, "--userns", "keep-id:uid=%u,gid=%u", id->inside_uid, id->inside_gid);
+                return;
+        }
+        add_map(args, "--uidmap", id->inside_uid); /* keep-id of podman 4.3 does not do with one that is 0 */
+        add_map(args, "--gidmap", id->inside_gid);
 }
 
 int oci_args(const struct driver_plan *plan, const struct start_request *req, const char *run_dir,

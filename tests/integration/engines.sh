@@ -134,6 +134,7 @@ has_users() { # of the image and of the caller: names, numbers, home, and whose 
         eq '4321 4322 app /srv/app' "$(boxed "$1" -u 4321 -- sh -c 'echo $(id -u) $(id -g) $USER $HOME')"
         "$1" import --change 'USER app:root' "$E/image.tar" busy:group >/dev/null 2>&1
         eq '4321 0' "$(boxed "$1" --image busy:group -- sh -c 'echo $(id -u) $(id -g)')"
+        eq '0 4322' "$(boxed "$1" -u 0:4322 -- sh -c 'echo $(id -u) $(id -g); echo x >both')"
         # of the host, not of the image
         status 125 boxed "$1" -u sshd -- true 2>/dev/null
         status 125 boxed "$1" -u nobody-there -- true 2>err
