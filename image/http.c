@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/parse.h"
 
@@ -18,7 +19,10 @@ enum {
         STALL_BYTES = 1,
         HEADER_TEXT_MAX = 8192,
         RETRY_AFTER_MAX_S = 60,
+        REFUSE_MAX = 1 << 20,
 };
+
+static const uint64_t refuse_ns = 60 * UINT64_C(1000000000);
 
 struct http {
         const struct http_options *options;
@@ -31,6 +35,8 @@ struct transfer {
         const struct http_request *request;
         struct http_reply *reply;
         int failed; /* what the sink said */
+        uint64_t start_ns;
+        size_t refuse; /* bytes of an answer that nobody wants */
 };
 
 /** struct origin - whom a URL leads to; owned */
@@ -187,8 +193,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg) {
 
         (void) size;
         (void) curl_easy_getinfo(t->http->curl, CURLINFO_RESPONSE_CODE, &status);
-        if (status != 200 && status != 206)
-                return n;
+        if (status != 200 && status != 206) {
+                t->refuse += n;
+                if (t->refuse > REFUSE_MAX || clock_ns() - t->start_ns > refuse_ns)
+                        t->failed = -EPROTO;
+                return t->failed < 0 ? 0 : n;
+        }
         t->failed = t->request->sink(t->request->arg, data, n, status == 200);
         return t->failed < 0 ? 0 : n;
 }
@@ -282,6 +292,8 @@ static int exchange(struct http *http, struct transfer *t, const char *url, cons
 
         if (add_header(&headers, "Accept", t->request->accept) == 0 &&
             (!trusted || add_header(&headers, "Authorization", t->request->authorization) == 0)) {
+                t->refuse = 0;
+                t->start_ns = clock_ns();
                 prepare(http, t, url, headers);
                 code = curl_easy_perform(http->curl);
         }

@@ -33,6 +33,7 @@
 #include "runtime/base/sys.h"
 
 enum { CHUNK = 128 << 10, WHITEOUT_LEN = 4, ROOM_FOR_HEADERS = 64 << 20 };
+enum { FILTERS_MAX = 2 /* one, and what reads the file */, NOTES_MAX = 512 << 20 };
 
 static const char whiteout[] = ".wh.", opaque[] = ".wh..wh..opq", opaque_xattr[] = "user.overlay.opaque";
 static const char overlay_prefix[] = "user.overlay.", user_prefix[] = "user.";
@@ -53,7 +54,7 @@ struct work {
         uint64_t read; /* of the archive, uncompressed */
         bool too_much; /* that is more than the limit */
         struct dir_note *dirs;
-        size_t n_dirs, cap_dirs;
+        size_t n_dirs, cap_dirs, note_bytes;
         struct layer_result result;
 };
 
@@ -103,6 +104,9 @@ static int note_dir(struct work *w, const char *path, mode_t mode, struct timesp
                 w->dirs = grown;
                 w->cap_dirs = cap;
         }
+        w->note_bytes += sizeof(note) + strlen(path) + 1;
+        if (w->note_bytes > NOTES_MAX)
+                return -EFBIG;
         note.path = strdup(path);
         if (!note.path)
                 return -ENOMEM;
@@ -527,6 +531,8 @@ static int open_readers(struct work *w) {
         default:
                 return -EBADMSG;
         }
+        if (archive_filter_count(w->raw) > FILTERS_MAX)
+                return -EBADMSG; /* each in the other, what little is left at the end has taken days */
         return archive_read_open(w->tar, w, NULL, next_chunk, NULL) == ARCHIVE_OK ? 0 : -EBADMSG;
 }
 

@@ -5,6 +5,7 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "image/challenge.h"
 #include "image/digest.h"
@@ -135,6 +136,9 @@ static int get_token(struct registry *reg, const struct challenge *c, struct err
         struct http_request request = { .sink = keep, .arg = &answer, .timeout_s = DOCUMENT_TIMEOUT_S };
         int r;
 
+        if (!reg->plain && !reg->options->insecure && strncasecmp(c->realm, "https:", 6) != 0)
+                return error_set(err, -EPERM, "%s: wants its token asked for by something else than HTTPS",
+                                 reg->host);
         r = token_fields(reg, c, &fields);
         if (r == 0 && reg->login->user)
                 r = basic(reg->login, &user);

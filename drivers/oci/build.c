@@ -21,6 +21,7 @@
 #include "drivers/driver.h"
 #include "drivers/oci/cli.h"
 #include "drivers/oci/context.h"
+#include "drivers/oci/dockerfile.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
@@ -53,14 +54,20 @@ struct build {
 };
 
 static void build_deinit(struct build *b) {
-        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
-        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 }, open_up = { .n = 0 };
+        AUTO_CLI_RESULT struct cli_result result = { 0 }, opened = { 0 };
 
         buf_deinit(&b->file);
         b->context_fd = fd_close(b->context_fd);
         b->log_fd = fd_close(b->log_fd);
         if (!*b->dir)
                 return;
+        cli_add(&open_up, "chmod"); /* directories of the context that their owner may not write */
+        cli_add(&open_up, "-R");
+        cli_add(&open_up, "u+rwX");
+        cli_add(&open_up, "--");
+        cli_add(&open_up, "%s", b->dir);
+        (void) !cli_run(b->ctx, &open_up, MOVE_MS, &opened, NULL);
         cli_add(&args, "rm");
         cli_add(&args, "-rf");
         cli_add(&args, "--");
@@ -135,9 +142,10 @@ static int open_inputs(struct build *b, struct error *err) {
         if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
                 return error_set(err, -EINVAL, "build: '%s' is no file", ESC(file));
         r = file_read(fd, DOCKERFILE_MAX, &b->file);
-        return r < 0 ? error_set(err, r, "build: '%s': %s", ESC(file),
-                                 r == -EFBIG ? "larger than 1 MiB" : strerror(-r))
-                     : 0;
+        if (r < 0)
+                return error_set(err, r, "build: '%s': %s", ESC(file),
+                                 r == -EFBIG ? "larger than 1 MiB" : strerror(-r));
+        return is_the_repositorys(b->spec) ? dockerfile_check(buf_cstr(&b->file), b->file.len, err) : 0;
 }
 
 static bool no_network(const struct spec *spec) {

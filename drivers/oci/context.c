@@ -98,12 +98,20 @@ static int walk_file(struct walk *w, int from, int to, const char *name) {
         return r < 0 ? fail(w, r, name) : 0;
 }
 
+/* What the engine itself reads of the context, following it to wherever that is. */
+static bool is_the_engines(const struct walk *w, const char *name) {
+        return w->depth == 0 && (strcmp(name, ".dockerignore") == 0 || strcmp(name, ".containerignore") == 0);
+}
+
 static int walk_link(struct walk *w, int from, int to, const char *name, const struct stat *st) {
         char target[PATH_MAX];
         const ssize_t n = readlinkat(from, name, target, sizeof(target) - 1);
 
         if (n < 0)
                 return fail(w, -errno, name);
+        if (is_the_engines(w, name))
+                return error_set(w->err, -ELOOP, "build context: '%s': a symbolic link is not followed",
+                                 name);
         target[n] = '\0';
         put_head(w, 'l', name, st);
         put(w, target, (size_t) n + 1);

@@ -58,6 +58,22 @@ const char *check_image(const char *text) {
         return "must be letters, digits, '_', '.', '-', ':', '/', '@' or '+', and not begin with '-'";
 }
 
+bool image_names_file(const char *text) {
+        static const char *const transports[] = { "atomic",        "containers-storage",
+                                                  "dir",           "docker-archive",
+                                                  "docker-daemon", "oci",
+                                                  "oci-archive",   "ostree",
+                                                  "sif",           "tarball" };
+        const size_t n = strcspn(text, ":/");
+
+        if (text[n] != ':')
+                return *text == '/' || *text == '.';
+        for (size_t i = 0; i < ARRAY_SIZE(transports); i++)
+                if (strlen(transports[i]) == n && strncmp(text, transports[i], n) == 0)
+                        return true;
+        return text[n + 1] == '/';
+}
+
 const char *check_stage(const char *text) {
         return *text != '-' && only(text, "_.-") ? NULL : "must be letters, digits, '_', '.' or '-'";
 }

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 /* MAX_ARG_STRLEN of the kernel: what execve(2) takes as one string, with its NUL */
 enum { CHECK_ENV_MAX = 131072 };
 
@@ -14,6 +16,9 @@ const char *check_name(const char *text);
 const char *check_user(const char *text);
 /** check_image() - what a reference of an image is written with; no option of a command line */
 const char *check_image(const char *text);
+/** image_names_file() - whether the image @text is a file, directory or store of the host ("oci:DIR"), as
+ * engines and the native driver take it, and not one of a registry */
+bool image_names_file(const char *text);
 /** check_stage() - name or number of a stage of a Dockerfile */
 const char *check_stage(const char *text);
 /** check_env_name() - no '=', no blank and no control character */

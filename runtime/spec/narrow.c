@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/spec/check.h"
 #include "runtime/spec/refuse.h"
 
 /* "NAME*": all that begin so; "*NAME": all that end so, in any case */
@@ -55,6 +56,9 @@ int narrow_key(struct spec *spec, const struct key *key, const struct doc *node,
                struct error *err) {
         char remedy[160], path[KEY_PATH_LEN];
 
+        if (key->check == check_image && node->kind == DOC_SCALAR && image_names_file(node->text))
+                return no(spec, REFUSAL_KEY, src, node, "a repository's image has to come from a registry",
+                          "--image", err);
         if (key->trust == TRUST_REPOSITORY || key->type == KEY_HOSTS)
                 return 0;
         if (key->flag)

@@ -112,6 +112,41 @@ of_the_repository() {
         has "$("$C" spec show)" 'refused: build'
 }
 
+# What an engine reads itself, of the host: images in files, what URLs lead to, directories of its cache, a list of names.
+# Red without dockerfile_check(), and is_the_engines() in context.c
+engine_reads_nothing_of_the_host() {
+        local line
+        engine_ready "$1"
+        echo "$T-secret" >"$T/outside"
+        "$1" save --output "$T/outside.tar" busy:1 >/dev/null
+        for line in "FROM docker-archive:$T/outside.tar" "FROM busy:1\\nCOPY --from=docker-archive:$T/outside.tar /etc/passwd /x" \
+                'FROM busy:1\nADD http://127.0.0.1:1/x /x' 'FROM busy:1\nRUN --network=host true' \
+                "FROM busy:1\\nRUN --mount=type=cache,id=../../../../../../../../../../$T,target=/c cat /c/outside"; do
+                printf "$line\n" >Dockerfile
+                echo '{"build": {"dockerfile": "Dockerfile"}}' >.devcontainer.json
+                code=0
+                "$C" run -d "$1" -- true >out 2>&1 || code=$?
+                [ "$code" -ne 0 ] || fail "built: $line"
+                has "$(cat out)" "the repository's Dockerfile"
+        done
+        printf 'FROM busy:1\nCOPY . /x\n' >Dockerfile
+        ln -s "$T/outside" .dockerignore
+        code=0
+        "$C" run -d "$1" -- true >out 2>&1 || code=$?
+        [ "$code" -ne 0 ] || fail 'a link as .dockerignore'
+        has "$(cat out)" 'dockerignore'
+        # a directory that its owner may not write is copied, and its copy removed
+        rm .dockerignore
+        mkdir closed
+        echo x >closed/f
+        chmod 555 closed
+        code=0
+        "$C" run -d "$1" -- cat /x/closed/f >out 2>&1 || code=$?
+        chmod 755 closed
+        eq '0 x' "$code $(tail -n 1 out)"
+        nothing_left
+}
+
 # podman builds, the archive goes over, and the native driver shows it; with the image's variables
 for_native() {
         engine_ready podman
@@ -149,6 +184,7 @@ for engine in podman docker; do
         t "$engine: a build that fails" fails_typed "$engine"
         t "$engine: nothing from outside of the context" stays_in_the_context "$engine"
         t "$engine: a repository's build" of_the_repository "$engine"
+        t "$engine: nothing of the host for a foreign build" engine_reads_nothing_of_the_host "$engine"
 done
 t 'for the native driver' for_native
 t 'nobody is here who builds' no_engine

@@ -97,6 +97,20 @@ binds_stay_in_the_workspace() {
         eq inside "$(cat in/f)" 'a bind of a repository is read-only'
 }
 
+# an archive of the host is no image that a repository names. Red without image_names_file() in narrow_key()
+image_is_no_file_of_the_host() {
+        local name
+        mkdir root
+        echo secret >root/private
+        tar -C root -cf "$T/backup.tar" .
+        for name in "docker-archive:$T/backup.tar" "oci-archive:$T/backup.tar" "oci:$T"; do
+                echo "{\"image\": \"$name\"}" >.devcontainer.json
+                "$C" run -- cat /private >out 2>err || true
+                lacks "$(cat out)" secret
+                has "$(cat err)$("$C" spec show)" 'has to come from a registry'
+        done
+}
+
 privileged_is_unusable() {
         dc <<<'{"image": "localhost:1/x", "containerEnv": {"A": "b"}, "runArgs": ["--privileged"]}'
         # shellcheck disable=SC2016
@@ -143,6 +157,7 @@ t 'a usual devcontainer.json' plain_one
 t 'a repository widens nothing' repository_widens_nothing
 t "a repository's rules only tighten" rules_only_tighten
 t "a repository's binds stay in the workspace" binds_stay_in_the_workspace
+t 'an image that is a file of the host' image_is_no_file_of_the_host
 t 'a privileged devcontainer is unusable' privileged_is_unusable
 t 'initializeCommand is never run' nothing_of_it_runs_on_the_host
 t 'a mistake in .cofferdam.yaml is an error' own_file_with_a_mistake

@@ -340,6 +340,40 @@ static void repository_sets_no_key_of_others(void **state) {
         assert_true(spec->n_refused > 30);
 }
 
+/* Red without image_names_file() in narrow_key(). */
+static void repository_image_is_no_file(void **state) {
+        static const char *const no[] = { "docker-archive:/h/a.tar",
+                                          "oci:/h/layout",
+                                          "oci-archive:h.tar",
+                                          "dir:h",
+                                          "tarball:/h/a.tar",
+                                          "docker://r.example/i",
+                                          "docker-daemon:i:1",
+                                          "containers-storage:i",
+                                          "sif:x",
+                                          "ostree:x",
+                                          "/h/layout",
+                                          "./layout" };
+        static const char *const yes[] = { "debian:12", "docker:24", "localhost:5000/a:1", "r.example/oci:1",
+                                           "dir" };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(no) + ARRAY_SIZE(yes); i++) {
+                const bool good = i >= ARRAY_SIZE(no);
+                AUTO_SPEC struct spec *spec = new_spec();
+                struct error err = { 0 };
+                char text[128];
+
+                (void) snprintf(text, sizeof(text), "image: \"%s\"\n",
+                                good ? yes[i - ARRAY_SIZE(no)] : no[i]);
+                assert_int_equal(
+                        spec_merge_bytes(spec, "r.yaml", text, strlen(text), TIER_REPOSITORY, &view, &err),
+                        0);
+                if (good != (refusal_of(spec, "image") == NULL) || good != (spec->image != NULL))
+                        fail_msg("%s", text);
+        }
+}
+
 static void repository_refusals_are_bounded(void **state) {
         AUTO_SPEC struct spec *spec = new_spec();
         AUTO_BUF struct buf text = { 0 };
@@ -562,6 +596,7 @@ int main(void) {
                 cmocka_unit_test(devcontainer_is_unusable),
                 cmocka_unit_test(narrow_env_denied_follows_the_list),
                 cmocka_unit_test(repository_sets_no_key_of_others),
+                cmocka_unit_test(repository_image_is_no_file),
                 cmocka_unit_test(repository_refusals_are_bounded),
                 cmocka_unit_test(repository_yields_to_everyone),
                 cmocka_unit_test(repository_own_file_wins_over_devcontainer),

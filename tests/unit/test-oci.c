@@ -13,6 +13,7 @@
 
 #include "drivers/native/parts.h"
 #include "drivers/native/plan.h"
+#include "drivers/oci/dockerfile.h"
 #include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
@@ -190,6 +191,65 @@ static bool has(const struct cli_args *args, const char *option, const char *val
 }
 
 /* each line is a wall: red without the option in args.c */
+/* Each line is red without its branch in dockerfile.c; the fine ones are what repositories have. */
+static void dockerfile_of_a_repository(void **state) {
+        static const char *const no[] = {
+                "FROM dir:/h",
+                "from  oci-archive:h",
+                "FROM --platform=$BUILDPLATFORM tarball:/h",
+                "FROM di\\\nr:/h",
+                "FROM a\n# comment\nONBUILD  COPY --from=dir:/h /a /b",
+                "FROM \"dir:/h\"",
+                "ARG B=dir:/h\nFROM $B",
+                "ARG B=r\nFROM di${B}:/h",
+                "FROM docker://r.example/a",
+                "\302\240FROM dir:/h",
+                "# escape=`\nFROM di`\nr:/h",
+                "FROM a\nCOPY --from=oci:/h /a /b",
+                "FROM a\nCOPY --chown=1 --from=$X /a /b",
+                "FROM a\nCOPY --fr$X /a /b",
+                "FROM a\nADD http://127.0.0.1/a /b",
+                "FROM a\nADD --chown=1:1 https://r.example/a /b",
+                "FROM a\nADD $X /b",
+                "FROM a\nADD [\"http\\u003a//a\", \"/b\"]",
+                "FROM a\nADD git@r.example:a.git /b",
+                "FROM a\nRUN --network=host true",
+                "FROM a\nRUN --net\\\n\n#\nwork=host true",
+                "FROM a\nRUN --security=insecure true",
+                "FROM a\nRUN --$X true",
+                "FROM a\nRUN --mount=type=cache,id=../../h,target=/c true",
+                "FROM a\nRUN --mount=type=bind,from=dir:/h,target=/c true",
+                "FROM a\nRUN --mount=type=bind,SRC=l,target=/c true",
+                "FROM a\nRUN --mount=type=cache,\"id\"=/h true",
+                "FROM a\r\nRUN \\\r\n --network=host true",
+                "# syntax=evil/frontend\nFROM a",
+                "//syntax = evil/frontend\nFROM a",
+        };
+        static const char *const yes[] = {
+                "# syntax=docker/dockerfile:1\n# Add http://x: not us\nARG V=12\nFROM debian:${V} AS base\n",
+                "FROM --platform=$BUILDPLATFORM r.example:5000/${A}/b@sha256:abc\n",
+                "FROM a\nCOPY --from=base --chown=$U:$U /a /b\nCOPY $F /x\nADD --chown=1:1 a.tar /b\n",
+                "FROM a\nRUN --mount=type=cache,target=/c apt-get \\\n # why\n git && ls --network=host\n",
+                "FROM a\nRUN [\"ls\"]\nENV A=dir:/h\nCMD add http://x\nFROM scratch",
+                "",
+        };
+        char *many = calloc(1, 4096);
+        struct error err = { 0 };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(no); i++)
+                if (dockerfile_check(no[i], strlen(no[i]), &err) != -EPERM)
+                        fail_msg("taken: %s", no[i]);
+        for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
+                if (dockerfile_check(yes[i], strlen(yes[i]), &err) != 0)
+                        fail_msg("refused: %s: %s", yes[i], err.msg);
+        assert_int_equal(dockerfile_check("FROM a\0RUN --network=host x", 28, &err), -EPERM);
+        for (size_t i = 0; i < 1500; i += 2)
+                memcpy(many + i, "\\\n", 2);
+        assert_int_equal(dockerfile_check(many, strlen(many), &err), -E2BIG);
+        free(many);
+}
+
 static void oci_args_harden(void **state) {
         static const char *const programs[] = { "podman", "docker" };
         static const struct {
@@ -284,6 +344,7 @@ int main(void) {
                 cmocka_unit_test(cli_run_refuses_a_flood),
                 cmocka_unit_test(cli_run_says_what_is_missing),
                 cmocka_unit_test(oci_failure_knows_both_engines),
+                cmocka_unit_test(dockerfile_of_a_repository),
                 cmocka_unit_test(oci_args_harden),
                 cmocka_unit_test(oci_args_tell_paths_whole),
                 cmocka_unit_test(oci_args_tell_the_run_directory_whole),
