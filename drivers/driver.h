@@ -53,7 +53,8 @@ struct exec_result {
         int exec_errno; /* 0, or why execve failed (exit_code is 126 or 127 then); negative: why the working
                            directory could not be entered */
         uint64_t max_rss_bytes;
-        bool oom; /* the kernel killed for the memory limit while it ran */
+        bool oom;         /* the kernel killed for the memory limit while it ran */
+        const char *lost; /* NULL, or why nobody knows how it ended; escaped, borrowed */
         uint64_t memory_limit_bytes, memory_peak_bytes; /* of the whole sandbox; 0: none, not known */
 };
 
@@ -76,6 +77,8 @@ struct sandbox_callbacks {
         void (*network)(void *arg, const struct egress_notice *notice);
         void (*lost)(void *arg, const char *failure_code,
                      const char *reason); /* the sandbox is unusable: stop it */
+        /* an event of cofferdam-events(7) of the driver's own; consumes @data; also called by stop() */
+        void (*event)(void *arg, const char *type, json_t *data);
 };
 
 /** struct file_secret - a credential that is a file inside: SECRET_DIR/@name, for who works to read and

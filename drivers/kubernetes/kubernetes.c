@@ -33,10 +33,11 @@
 #include "runtime/base/fdpass.h"
 #include "runtime/base/json.h"
 #include "runtime/base/libexec.h"
-#include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
 #define PROGRAM "cofferdam-kubernetes"
+
+enum { SKIPPED_MAX = 100, SKIPPED_PATH_MAX = 512 };
 
 struct driver_plan {
         const struct ctx *ctx;
@@ -58,7 +59,8 @@ struct sandbox {
         void *arg;
         struct kube_run_order of;
         struct helper life, serve;
-        json_t *ready; /* what life said, owned */
+        json_t *ready;   /* what life said, owned */
+        json_t *skipped; /* paths that did not come back, the first of them, owned */
         bool lost;
 };
 
@@ -207,13 +209,26 @@ static const char *text_of(const json_t *message, const char *key) {
         return text ? text : "";
 }
 
-static void notice_skipped(const struct sandbox *sb, const json_t *message) {
+static void notice_skipped(struct sandbox *sb, const json_t *message) {
         struct guard_notice notice = { .type = NOTICE_DENIED };
+        const char *path = text_of(message, "path");
 
+        if (json_array_size(sb->skipped) < SKIPPED_MAX)
+                (void) json_array_append_new(sb->skipped, json_from_bytes(path, SKIPPED_PATH_MAX));
         (void) snprintf(notice.op, sizeof(notice.op), "export");
         (void) snprintf(notice.rule, sizeof(notice.rule), "%s", text_of(message, "why"));
-        (void) snprintf(notice.path, sizeof(notice.path), "%s", text_of(message, "path"));
+        (void) snprintf(notice.path, sizeof(notice.path), "%s", path);
         sb->callbacks->notice(sb->arg, &notice);
+}
+
+static void tell_export(const struct sandbox *sb, const char *type, const json_t *message) {
+        sb->callbacks->event(
+                sb->arg, type,
+                json_pack("{s:O*,s:O*,s:O*,s:O*,s:O*,s:O*,s:O}", "files", json_object_get(message, "files"),
+                          "bytes", json_object_get(message, "bytes"), "changed",
+                          json_object_get(message, "changed"), "deleted", json_object_get(message, "deleted"),
+                          "head", json_object_get(message, "head"), "reason",
+                          json_object_get(message, "text"), "skipped", sb->skipped));
 }
 
 /* What may come at any time. */
@@ -221,11 +236,17 @@ static void life_say(struct sandbox *sb, const json_t *message) {
         const char *t = text_of(message, "t");
 
         if (strcmp(t, "warn") == 0)
-                log_warn("%s", text_of(message, "text"));
+                sb->callbacks->event(sb->arg, "sandbox_degraded",
+                                     json_pack("{s:s,s:s,s:s}", "wanted", "the cluster's part of the run",
+                                               "got", "not all of it", "reason", text_of(message, "text")));
         else if (strcmp(t, "skipped") == 0)
                 notice_skipped(sb, message);
+        else if (strcmp(t, "exported") == 0)
+                tell_export(sb, "workspace_exported", message);
         else if (strcmp(t, "lost") == 0) {
                 sb->lost = true;
+                if (strcmp(text_of(message, "code"), "WORKSPACE_EXPORT_FAILED") == 0)
+                        tell_export(sb, "sandbox_workspace_export_failed", message);
                 sb->callbacks->lost(sb->arg, text_of(message, "code"), text_of(message, "text"));
         }
 }
@@ -307,8 +328,9 @@ static int kubernetes_start(const struct driver_plan *plan, const struct start_r
                                         .run_id = req->run_id,
                                         .env = req->env },
                                 .life = { .sock = -1 },
-                                .serve = { .sock = -1 } };
-        r = start_life(sb, req, err);
+                                .serve = { .sock = -1 },
+                                .skipped = json_array() };
+        r = sb->skipped ? start_life(sb, req, err) : error_set(err, -ENOMEM, "out of memory");
         if (r == 0 && req->meanwhile)
                 r = req->meanwhile(req->arg, err);
         if (r == 0)
@@ -381,6 +403,7 @@ static void on_life(struct sandbox *sb) {
 
 static void on_serve(struct sandbox *sb) {
         struct serve_reply reply;
+        char lost[1024], why[768];
         int fd = -1;
         size_t len, n = 0;
         const int r = fdpass_recv(sb->serve.sock, &reply, sizeof(reply), &len, &fd, 1, &n);
@@ -400,10 +423,11 @@ static void on_serve(struct sandbox *sb) {
         }
         if (n)
                 (void) close(fd);
-        if (reply.error)
-                log_warn("command %u: %s", reply.id, ESC(reply.text));
-        sb->callbacks->exec_finished(
-                sb->arg, &(struct exec_result){ .id = reply.id, .exit_code = reply.exit_code & 255 });
+        (void) snprintf(lost, sizeof(lost), "the command was lost: %s: it may have gone on in the pod",
+                        escape_str(*reply.text ? reply.text : strerror(reply.error), why, sizeof(why)));
+        sb->callbacks->exec_finished(sb->arg, &(struct exec_result){ .id = reply.id,
+                                                                     .exit_code = reply.exit_code & 255,
+                                                                     .lost = reply.error ? lost : NULL });
 }
 
 static void kubernetes_dispatch(struct sandbox *sb, const struct pollfd *fds, size_t n) {
@@ -431,6 +455,7 @@ static struct sandbox *kubernetes_stop(struct sandbox *sb) {
                 }
         helper_end(&sb->life);
         json_decref(sb->ready);
+        json_decref(sb->skipped);
         free(sb);
         return NULL;
 }

@@ -39,6 +39,7 @@ enum {
         SKIPPED_TOLD_MAX = 100,
         GONE_MS = 90000,    /* for the end of the pod at the end of the run */
         AGAIN_MS = 5000,    /* between two tries to watch */
+        OVER_MS = 3000,     /* for the reason of what failed in the pod */
         ACCOUNT_MS = 30000, /* a new namespace has no service account for a while */
 };
 
@@ -295,7 +296,30 @@ static int copy_workspace(struct run *run, struct error *err) {
         return r;
 }
 
+/* What failed in the pod failed because the pod is over: then that is the reason. The API hears of its end a
+ * little later than who was connected to it. */
+static bool is_over(struct run *run, struct life_verdict *v) {
+        const uint64_t until = clock_ns() + (uint64_t) OVER_MS * NS_PER_MS;
+        const struct kube_select select = { .name = run->order.pod_name };
+        AUTO_KUBE_WATCH struct kube_watch *watch = NULL;
+        int r = kube_watch_open(run->kube, KUBE_POD, run->order.ns, &select, &watch, NULL);
+
+        while (r == 0) {
+                AUTO_JSON json_t *pod = NULL;
+                enum kube_event event;
+
+                r = kube_watch_next(watch, until, &event, &pod, NULL);
+                if (r < 0 || strcmp(meta(pod, "uid"), run->uid) != 0)
+                        continue;
+                life_look(pod, v);
+                if (v->state == LIFE_ENDED || v->state == LIFE_BROKEN)
+                        return true;
+        }
+        return false;
+}
+
 static int start(struct run *run, struct error *err) {
+        struct life_verdict v = { .state = LIFE_WAITING };
         AUTO_JSON json_t *made = NULL;
         AUTO_JSON json_t *ready = NULL;
         int r = 0;
@@ -324,7 +348,7 @@ static int start(struct run *run, struct error *err) {
         phase("running");
         r = copy_workspace(run, err);
         if (r < 0)
-                return r;
+                return r != -ECANCELED && is_over(run, &v) ? broken(run, &v, err) : r;
         phase("copied");
         tell(json_pack("{s:s,s:s,s:s,s:s,s:s*,s:I,s:I}", "t", "ready", "pod", run->order.pod_name, "uid",
                        run->uid, "namespace", meta(made, "namespace"), "node",
@@ -400,6 +424,8 @@ static int stay(struct run *run) {
 static void on_skipped(void *arg, const char *path, const char *why) {
         struct run *run = arg;
 
+        if (strncmp(path, "./", 2) == 0)
+                path += 2;
         if (++run->skipped <= SKIPPED_TOLD_MAX)
                 tell(json_pack("{s:s,s:o,s:s}", "t", "skipped", "path", json_from_bytes(path, 1024), "why",
                                why));
@@ -420,14 +446,19 @@ static void bring_back(struct run *run) {
         struct copy_back with = back;
         struct copy_result result = { .attempts = 0 };
         struct error err = { 0 };
+        struct life_verdict v = { .state = LIFE_WAITING };
         int r;
 
         if (run->order.bytes_max)
                 with.landing.limits.bytes_max = run->order.bytes_max;
         r = copy_out(&run->pod, &with, &result, &err);
         if (r < 0) {
-                tell(json_pack("{s:s,s:s,s:o}", "t", "lost", "code", "WORKSPACE_EXPORT_FAILED", "text",
-                               json_from_bytes(err.msg, 2048)));
+                if (is_over(run, &v)) /* the reason of the reason */
+                        lost(&v);
+                tell(json_pack("{s:s,s:s,s:o,s:I,s:I}", "t", "lost", "code", "WORKSPACE_EXPORT_FAILED",
+                               "text", json_from_bytes(err.msg, 2048), "files",
+                               (json_int_t) result.counts.members, "bytes",
+                               (json_int_t) result.counts.bytes));
                 return;
         }
         if (strcmp(result.head, result.landed) != 0)
@@ -528,7 +559,8 @@ int command_life(int argc, char **argv, const char *const *environ_) {
         if (r == 0 && run.copied)
                 bring_back(&run);
         else if (run.copied)
-                tell(json_pack("{s:s,s:s,s:s}", "t", "lost", "code", "WORKSPACE_EXPORT_FAILED", "text",
-                               "the pod was gone before the workspace came back"));
+                tell(json_pack("{s:s,s:s,s:s,s:i,s:i}", "t", "lost", "code", "WORKSPACE_EXPORT_FAILED",
+                               "text", "the pod was gone before the workspace came back", "files", 0, "bytes",
+                               0));
         return unmake(&run) == 0 ? CODE_OK : CODE_FAILED;
 }

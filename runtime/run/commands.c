@@ -158,6 +158,8 @@ static void tell_end(struct supervisor *s, struct slot *slot, const struct exec_
                 msg.type = RUN_MSG_ERROR;
                 (void) snprintf(msg.failure_code, sizeof(msg.failure_code), "%s", out_of_memory);
                 explain_oom(slot, result, msg.text, sizeof(msg.text));
+        } else if (result->lost) {
+                (void) snprintf(msg.text, sizeof(msg.text), "%s", result->lost);
         }
         tell(s, slot, &msg, -1);
         leave(slot);
@@ -169,11 +171,12 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
         if (!slot)
                 return;
         events_emit(&s->record.events, "exec_finished",
-                    json_pack("{s:i,s:i,s:i,s:i,s:b,s:I,s:I}", "exec_id", (int) result->id, "pid",
+                    json_pack("{s:i,s:i,s:i,s:i,s:b,s:I,s:I,s:o*}", "exec_id", (int) result->id, "pid",
                               (int) slot->pid, "exit_code", result->exit_code, "signal", result->signal,
                               "oom", result->oom, "duration_ms",
                               (json_int_t) ((clock_ns() - slot->since_ns) / 1000000), "max_rss_bytes",
-                              (json_int_t) result->max_rss_bytes));
+                              (json_int_t) result->max_rss_bytes, "lost",
+                              result->lost ? json_from_bytes(result->lost, EVENT_STRING_MAX) : NULL));
         if (result->max_rss_bytes > s->peak_memory_bytes)
                 s->peak_memory_bytes = result->max_rss_bytes;
         slot->id = 0;
@@ -191,6 +194,8 @@ void commands_finished(struct supervisor *s, const struct exec_result *result) {
                 s->final.code = result->exit_code;
                 s->final.signal = result->signal;
                 s->final.exec_errno = result->exec_errno;
+                if (result->lost) /* the sandbox may be lost, too, and that is the reason then */
+                        (void) snprintf(s->final.text, sizeof(s->final.text), "%s", result->lost);
                 if (result->oom && result->exit_code != 0) {
                         char text[ERROR_MSG_MAX];
 

@@ -196,6 +196,12 @@ static void on_lost(void *arg, const char *failure_code, const char *reason) {
         supervisor_fail(arg, EXIT_AROUND, failure_code, reason);
 }
 
+static void on_event(void *arg, const char *type, json_t *data) {
+        struct supervisor *s = arg;
+
+        events_emit(&s->record.events, type, data);
+}
+
 /* ---- the loop ---- */
 
 /* The grace is over, or the run took too long. */
@@ -599,6 +605,7 @@ static const struct sandbox_callbacks callbacks = {
         .notice = on_notice,
         .network = on_network,
         .lost = on_lost,
+        .event = on_event,
 };
 
 /* Starts the sandbox and the first command in it. */

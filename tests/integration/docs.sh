@@ -85,10 +85,11 @@ events_items() {
                 "$man/cofferdam-events.7" | sort -u
 }
 
-# the calls of events_emit() and launch_event(), one a line
+# the calls of events_emit(), launch_event() and a driver's event(), one a line
 events_emitted() {
-        find "$TOP/runtime" "$TOP/cli" -name '*.c' -exec cat {} + | tr '\n' ' ' | grep -oE '(events_emit|launch_event)\([^;]*\);' |
-                sed -E 's/json_object_get\([^()]*\)//g'
+        find "$TOP/runtime" "$TOP/cli" "$TOP/drivers" -name '*.c' -exec cat {} + | tr '\n' ' ' |
+                grep -oE '(events_emit|launch_event|callbacks->event)\([^;]*\);' |
+                sed -E 's/(json_object_get|text_of)\([^()]*\)//g; s/callbacks->event/events_emit/'
 }
 
 event_types_agree() {

@@ -483,7 +483,10 @@ class Container(threading.Thread):
     def ask_to_end(self):
         for p in [self.process] + list(self.execs):
             if p and p.poll() is None:
-                os.killpg(p.pid, signal.SIGTERM)
+                try:
+                    os.killpg(p.pid, signal.SIGTERM)
+                except ProcessLookupError:  # poll() says None too while another thread waits for it
+                    pass
 
     def kill(self):
         self.dead = True

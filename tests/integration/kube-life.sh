@@ -55,6 +55,7 @@ there_and_back() {
         eq err "$(cat err)"
         eq new "$(cat ws/n)"
         [ ! -e ws/d/b ] && [ -x ws/a ] || fail "$(ls -lR ws)"
+        eq 1 "$(jq -r 'select(.type == "workspace_exported").data.deleted' events)" "$(cat events)"
         git -C ws fsck --strict >/dev/null 2>&1 || fail "the repository is damaged"
         eq "$(printf ' M a\n D d/b\n?? n')" "$(git -C ws -c core.fileMode=true status --short)"
         clear
@@ -90,6 +91,8 @@ hostile_things_stay_outside() {
         eq 1 "$(stat -c %h ws/hard)"
         eq '' "$(ls outside)"
         has "$(cat events)" '"op":"export"'
+        jq -es 'map(select(.type == "workspace_exported"))[0].data.skipped | index("leaves") and index("fifo")' events >out ||
+                fail "$(cat events)"
         clear
 }
 
@@ -143,6 +146,27 @@ nothing_is_left_of_a_failed_start() {
         clear
 }
 
+# what stands in a pod's way is told at once, by its code, and undone: red without the rows of failure.c
+what_never_runs_is_told_and_undone() {
+        local settings code text
+        workspace
+        while IFS='|' read -r settings code text; do
+                normal
+                tell set "{\"pods\": [{\"match\": \"\", $settings}]}"
+                printf '{"version":1}' >s.json
+                status 125 run -s s.json --events events -- sleep 9 >out 2>err
+                eq 1 "$(wc -l <err)" "$(cat err)"
+                has "$(cat err)" "$text"
+                has "$(cat events)" "\"failure_code\":\"$code\""
+                clear
+        done <<'END'
+"stay": "Pending", "waiting": "ImagePullBackOff", "message": "no such image"|IMAGE_UNAVAILABLE|no such image
+"stay": "Pending", "waiting": "CreateContainerConfigError", "message": "secret not found"|SANDBOX_SETUP_FAILED|secret not found
+"end": {"exitCode": 137, "reason": "OOMKilled"}, "seconds": 0|OUT_OF_MEMORY|OOMKilled
+"end": {"exitCode": 137, "reason": "OOMKilled"}, "seconds": 0.4|OUT_OF_MEMORY|OOMKilled
+END
+}
+
 attempts_are_never_side_by_side() {
         local first second
         normal
@@ -151,12 +175,11 @@ attempts_are_never_side_by_side() {
         first=$(start -s s.json)
         tell set '{"delete_seconds": 2}'
         second=$(start -s s.json)
-        # shellcheck disable=SC2094 # the first is a word of ask
-        ask log >log
+        ask log >requests
         /usr/bin/python3 - <<'PY' || fail 'a second pod was made before the first was gone'
 import json
 alive = set()
-for line in open("log"):
+for line in open("requests"):
     r = json.loads(line)
     if r["method"] == "POST" and r["path"].endswith("/pods") and r["code"] < 300:
         body = r["body"] if isinstance(r["body"], dict) else json.loads(r["body"])
@@ -241,10 +264,27 @@ a_lost_connection_is_no_exit_code() {
         sleep 1
         tell cut '{}'
         status 125 wait $!
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        has "$(cat err)" 'the command was lost: '
+        "$C" events "$id" >said
+        jq -es 'any(.[]; .type == "exec_finished" and .data.exit_code == 125 and (.data.lost | strings))' said >out || fail "$(cat said)"
         status 0 "$C" exec "$id" true
         # the pod goes: the run is lost, and says so
         curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$(query 'pods[0]["metadata"]["name"]')" >/dev/null
-        wait_for 20 grep -q sandbox_finished <("$C" events "$id") || true
+        ended() { "$C" events "$id" 2>/dev/null | grep sandbox_finished >ended; }
+        wait_for 20 ended || fail 'it goes on without a pod'
+        "$C" events "$id" >said
+        has "$(jq -r 'select(.type == "sandbox_workspace_export_failed").data.reason' said)" 'pod was gone'
+        eq SANDBOX_SETUP_FAILED "$(jq -r .data.failure_code ended)" # that somebody deleted it is the first reason
+        eq one "$(cat ws/a)"
+        # a run's own command: the same line
+        run -- sleep 30 >out 2>err &
+        pods_there() { [ "$(query 'len(pods)')" = 1 ]; }
+        wait_for 20 pods_there
+        sleep 1.5
+        tell cut '{}'
+        status 125 wait $!
+        has "$(cat err)" 'the command was lost: '
         clear
 }
 
@@ -253,6 +293,7 @@ t 'what is hostile in it stays outside' hostile_things_stay_outside
 t 'copy-on-write waits for review' copy_on_write_waits_for_review
 t 'commands run side by side' commands_run_side_by_side
 t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
+t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
 t 'the reaper takes what expired' the_reaper_takes_what_expired
