@@ -7,6 +7,10 @@ cases=$SHARED/cases/host-open
 
 one() {
         local rc=0 said
+        # what emits the protocol of launcher and runner, and what makes the output of the command of it again
+        if command -v python3 >/dev/null && [ -x "$T/libexec/cofferdam-runner" ]; then
+                export C SBX_NDJSON="$here/case-ndjson.py launch" SBX_NDJSON_OUT="$here/case-ndjson.py raw"
+        fi
         said=$(SBX="$C run --" SBX_DOCTOR="$C doctor" timeout -k 5 150 sh "$1" 2>&1) || rc=$?
         echo "$said"
         [ "$rc" != 77 ] || skip "case says: ${said##*skip: }"
