@@ -196,7 +196,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg) {
         if (status != 200 && status != 206) {
                 t->refuse += n;
                 if (t->refuse > REFUSE_MAX || clock_ns() - t->start_ns > refuse_ns)
-                        t->failed = -EPROTO;
+                        t->failed = -EBADMSG;
                 return t->failed < 0 ? 0 : n;
         }
         t->failed = t->request->sink(t->request->arg, data, n, status == 200);
@@ -226,6 +226,8 @@ static int explain(struct transfer *t, CURLcode code, const char *host, struct e
 
         if (code == CURLE_OK)
                 return 0;
+        if (t->failed < 0 && t->refuse > 0)
+                return error_set(err, t->failed, "%s: sends an error without an end", ESC(host));
         if (t->failed < 0)
                 return error_set(err, t->failed, "%s", strerror(-t->failed));
         t->reply->plain_tls = code == CURLE_SSL_CONNECT_ERROR;

@@ -555,6 +555,45 @@ def big_pax(name, keyword, value):
     return i, data
 
 
+def elsewhere():
+    """red without: the look at the realm in get_token(), the bound of answers that are errors"""
+    seen = []
+
+    class Other(Quiet):
+        def do_GET(self):
+            seen.append(self.path)
+            self.answer(200, b'{"token": "t"}')
+    other, target = serve(Other), {}
+
+    class Asking(Quiet):
+        def do_GET(self):
+            self.answer(401, WWW_Authenticate=f'Bearer realm="{target["to"]}",service="x"')
+    asking = f'localhost:{serve(Asking, tls=True)}'
+    auths = auth_file('auth.json', asking, auth=login('ann', 's3cret'))
+    for to in f'http://127.0.0.1:{other}/token', f'HTTP://localhost:{other}/', 'file:///etc/passwd', 'ftp://localhost/', '//x', '':
+        target['to'] = to
+        has(image('pull', '--ca-file', CA, '--authfile', auths, f'{asking}/a:v1', want=1), 'HTTPS')
+    assert not seen, seen
+    target['to'] = 'file:///etc/passwd'
+    has(image('pull', '--insecure', '--ca-file', CA, f'{asking}/a:v1', want=1), 'no URL')
+
+    # an error that goes on and on; with all the time in the world, as a layer may have
+    host = front()
+    img = Image([tar(member('a', R, b'a'))])
+    Front.upstream.push(img, 'a', 'v1')
+
+    def endless(self, body, kind):
+        self.send_response(404)
+        self.send_header('Transfer-Encoding', 'chunked')
+        self.end_headers()
+        while True:
+            self.wfile.write(b'10000\r\n' + b'x' * 65536 + b'\r\n')
+    for what in 'blob', 'manifest':
+        Front.how = {what: endless}
+        has(image('pull', f'{host}/a:v1', want=1), 'without an end')
+    nothing_left()
+
+
 def hostile():
     """red without: layer_name() (".."), open_beneath() (links), the limits, the list of xattrs, the rule of devices"""
     os.mkdir('outside')
@@ -580,6 +619,7 @@ def hostile():
         'root-link': ([member('/', S, link=out)], ''), 'file-as-dir': ([member('f'), member('f/g')], 'leads through'),
         'name-long': ([member('n' * 300)], 'too long'), 'path-long': ([member('/'.join(['d'] * 2500))], 'too long'),
         'id-huge': ([member('f', uid=4294967295)], ''), 'size-lie': (bytes(evil), ''), 'noise': (os.urandom(4096), ''),
+        'nested': (gzip.compress(gzip.compress(tar(member('f', R, b'x')))), 'neither a tar'),
         'cut': (tar(member('f', R, b'x' * 5000))[:2048], ''),
     }
     for name, (rows, word) in bad.items():

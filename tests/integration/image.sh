@@ -63,6 +63,7 @@ t 'a pull goes on where it was' lab resume
 t 'what is not what its digest says is refused' lab corrupted
 t 'credentials stay with their host' lab redirects
 t 'hostile layers' lab hostile
+t 'tokens of elsewhere, errors without an end' lab elsewhere
 t 'pulls at the same time' lab concurrent
 t 'a killed pull' lab killed
 t 'layouts and archives' lab formats
