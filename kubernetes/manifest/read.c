@@ -453,6 +453,10 @@ static void read_plain(struct kube_plan *p, const struct spec *spec, const struc
 
 /* What no pod can be, before what this one is. */
 static int refuse(const struct spec *spec, struct error *err) {
+        if (spec->rootfs || spec->host_root)
+                return error_set(err, -ENOTSUP,
+                                 "%s: the root of a pod is an image: use image, or --driver native",
+                                 spec->rootfs ? "rootfs" : "host_root");
         if (!spec->image)
                 return error_set(err, -EINVAL,
                                  "image: driver kubernetes needs one: it builds none, and has no root "

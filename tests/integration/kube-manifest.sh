@@ -137,6 +137,7 @@ what_no_pod_is() {
                 has "$(cat err)" "$want"
         done <<'ROWS'
 workspace: {target: /w}\n|image: driver kubernetes needs one
+rootfs: /tmp\nworkspace: {target: /w}\n|rootfs: the root of a pod is an image
 image: i\nuser: root\n|must be numeric
 image: i\nuser: "0"\n|greater than 0
 image: i\nhost_state: auto\n|no host file system
