@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # How long a tool call takes from the runner's line to the launcher's answer: a tool of the launcher itself, one that is
-# refused, a program of the operator, and the same program started without any of this
+# refused, a program of the operator, and the same program started without any of this; then the memory of the real
+# runner while it waits
 # Usage: agent.sh [COFFERDAM]; ROUNDS=N (default 500)
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -62,3 +63,10 @@ echo '|---|---|---|---|'
 XDG_STATE_HOME=$place/state "$place/bin/cofferdam" launch --task "$place/task.json" --operator "$place/operator.json" 2>/dev/null |
         jq -r '.output | to_entries[] | "| \(.key) | \(.value[0]) | \(.value[1]) | \(.value[2]) |"'
 python3 "$place/bare.py"
+echo
+echo '| the runner while it waits for a tool | resident KiB | proportional KiB |'
+echo '|---|---|---|'
+mkdir "$place/memory"
+cd "$place/memory" || exit 1
+RUNNER=$(dirname "$cofferdam")/../libexec/cofferdam-runner python3 "$here/../integration/runner.py" memory |
+        while read -r rss pss; do echo "| smaps_rollup | $rss | $pss |"; done
