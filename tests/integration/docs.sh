@@ -175,9 +175,9 @@ tests_exist() {
         while read -r script name; do
                 case $name in # 'by ...': all that begin so, which a loop may make
                 *"...'") grep -qE -- "t [\"']${name:1:-4}" "$TOP/tests/$script" ;;
-                "'podman: "* | "'docker: "*) # of a loop over both, or of one
-                        grep -qF -e "t $name " -e "t \"\$engine: ${name:9:-1}\" " "$TOP/tests/$script" ;;
-                *) grep -qF -- "t $name " "$TOP/tests/$script" ;;
+                *) # or of a loop over engines
+                        bare=${name:1:-1}
+                        grep -qF -e "t $name " -e "t \"\$engine: ${bare#podman: }\" " "$TOP/tests/$script" ;;
                 esac || fail "$script has no test $name"
         done <named
         tests_of unit >named

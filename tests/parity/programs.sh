@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Test suites of ten programs, on the host and in each driver: as many tests pass inside as outside. By hand, since it
 # takes most of an hour: COFFERDAM_PROGRAMS=1 tests/integration/as.sh user programs [PROGRAM...]
+# What they are built with is installed by COFFERDAM_PROGRAMS=1 ./dev setup.
 # shellcheck disable=SC2054,SC2034,SC2046,SC2016,SC2031,SC2317 # suites are named by their programs, functions too
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/../integration/lib.sh"
