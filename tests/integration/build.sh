@@ -122,7 +122,7 @@ engine_reads_nothing_of_the_host() {
         for line in "FROM docker-archive:$T/outside.tar" "FROM busy:1\\nCOPY --from=docker-archive:$T/outside.tar /etc/passwd /x" \
                 'FROM busy:1\nADD http://127.0.0.1:1/x /x' 'FROM busy:1\nRUN --network=host true' \
                 "FROM busy:1\\nRUN --mount=type=cache,id=../../../../../../../../../../$T,target=/c cat /c/outside"; do
-                printf "$line\n" >Dockerfile
+                printf '%b\n' "$line" >Dockerfile
                 echo '{"build": {"dockerfile": "Dockerfile"}}' >.devcontainer.json
                 code=0
                 "$C" run -d "$1" -- true >out 2>&1 || code=$?

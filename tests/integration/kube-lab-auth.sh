@@ -103,7 +103,7 @@ proxy_in_front() {
         find_pod
         eq 0 "$(kubectl -n ironflow-agents exec "$pod" -- env | grep -c 'sk-ant')"
         eq 401 "$(kubectl -n ironflow-agents exec "$pod" -- sh -c \
-                'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer invalide" "$ANTHROPIC_BASE_URL/v1/messages"')"
+                'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer wrong" "$ANTHROPIC_BASE_URL/v1/messages"')"
         eq ifap_ "$(kubectl -n ironflow-agents exec "$pod" -- sh -c 'echo "$GITHUB_TOKEN" | cut -c1-5')"
         eq 403 "$(kubectl -n ironflow-agents exec "$pod" -- sh -c \
                 'curl -s -o /dev/null -w "%{http_code}" -H "Authorization: Bearer $GITHUB_TOKEN" "$GITHUB_TOKEN_URL/example.com/"')"

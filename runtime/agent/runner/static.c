@@ -9,10 +9,8 @@
 #include <stddef.h>
 
 /* in the place of dlopen(3), by --wrap: glibc's own is linked in any case, for iconv(3) */
-void *__wrap_dlopen(const char *file,
-                    int mode); /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
-void *__wrap_dlopen(const char *file,
-                    int mode) { /* NOLINT(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
+void *__wrap_dlopen(const char *file, int mode);
+void *__wrap_dlopen(const char *file, int mode) {
         (void) file;
         (void) mode;
         return NULL;
