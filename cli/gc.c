@@ -6,6 +6,7 @@
 
 #include "cli/runs.h"
 #include "drivers/native/probe.h"
+#include "drivers/oci/build.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/libexec.h"
 #include "runtime/base/log.h"
@@ -94,6 +95,7 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv) {
                 return EXIT_USAGE;
         }
         probe_sweep(ctx);
+        build_sweep(ctx);
         code = runs_reap(ctx, tell, &o, &err) < 0 ? runs_complain(&err) : EXIT_OK;
         err = (struct error){ 0 };
         if (runs_sweep(ctx, tell_swept, &o, &err) < 0) /* an engine that is not there has nothing that runs */

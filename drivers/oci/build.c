@@ -10,11 +10,13 @@
  */
 #include "drivers/oci/build.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,6 +42,8 @@ enum {
         NAME_DIGITS = 32,
 };
 
+static const char copy_prefix[] = "build.";
+
 /** struct build - one on its way */
 struct build {
         const struct ctx *ctx;
@@ -49,31 +53,54 @@ struct build {
         struct buf file;    /* the Dockerfile */
         int context_fd;     /* owned */
         char dir[PATH_MAX]; /* for the copy; "" while there is none */
+        int lock_fd;        /* of it, which tells build_sweep() that it is in use; owned */
         int log_fd;         /* what the build says, owned */
         char name[96];      /* of the image */
 };
 
-static void build_deinit(struct build *b) {
-        AUTO_CLI_ARGS struct cli_args args = { .n = 0 }, open_up = { .n = 0 };
-        AUTO_CLI_RESULT struct cli_result result = { 0 }, opened = { 0 };
+/* Directories of the context may be closed to their owner. */
+static void remove_copy(const struct ctx *ctx, const char *dir) {
+        static const char *const calls[][3] = { { "chmod", "-R", "u+rwX" }, { "rm", "-r", "-f" } };
+        bool done = false;
 
+        for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+                AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+                AUTO_CLI_RESULT struct cli_result result = { 0 };
+
+                for (size_t k = 0; k < ARRAY_SIZE(calls[i]); k++)
+                        cli_add(&args, "%s", calls[i][k]);
+                cli_add(&args, "--");
+                cli_add(&args, "%s", dir);
+                done = cli_run(ctx, &args, MOVE_MS, &result, NULL) == 0 && result.exit_code == 0;
+        }
+        if (!done)
+                log_warn("build: '%s' could not be removed", ESC(dir));
+}
+
+static void build_deinit(struct build *b) {
         buf_deinit(&b->file);
         b->context_fd = fd_close(b->context_fd);
         b->log_fd = fd_close(b->log_fd);
-        if (!*b->dir)
-                return;
-        cli_add(&open_up, "chmod"); /* directories of the context that their owner may not write */
-        cli_add(&open_up, "-R");
-        cli_add(&open_up, "u+rwX");
-        cli_add(&open_up, "--");
-        cli_add(&open_up, "%s", b->dir);
-        (void) !cli_run(b->ctx, &open_up, MOVE_MS, &opened, NULL);
-        cli_add(&args, "rm");
-        cli_add(&args, "-rf");
-        cli_add(&args, "--");
-        cli_add(&args, "%s", b->dir);
-        if (cli_run(b->ctx, &args, MOVE_MS, &result, NULL) < 0 || result.exit_code != 0)
-                log_warn("build: '%s' could not be removed", ESC(b->dir));
+        if (*b->dir)
+                remove_copy(b->ctx, b->dir);
+        b->lock_fd = fd_close(b->lock_fd);
+}
+
+void build_sweep(const struct ctx *ctx) {
+        AUTO_DIR DIR *d = ctx->state_dir ? opendir(ctx->state_dir) : NULL;
+        const struct dirent *e;
+
+        while (d && (e = readdir(d))) {
+                AUTO_FREE char *path = NULL;
+                AUTO_FD int fd = -1;
+
+                if (strncmp(e->d_name, copy_prefix, sizeof(copy_prefix) - 1) != 0 ||
+                    path_join(ctx->state_dir, e->d_name, &path) < 0)
+                        continue;
+                fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+                if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+                        remove_copy(ctx, path);
+        }
 }
 
 bool build_wanted(const struct spec *spec) {
@@ -329,12 +356,16 @@ static int make_dir(struct build *b, struct error *err) {
                 return error_set(err, -ENOENT, "build: there is no state directory: set XDG_STATE_HOME");
         if (mkdir(b->ctx->state_dir, 0700) < 0 && errno != EEXIST)
                 return error_set(err, -errno, "'%s': %s", ESC(b->ctx->state_dir), strerror(errno));
-        if (snprintf(template, sizeof(template), "%s/build.XXXXXX", b->ctx->state_dir) >=
+        if (snprintf(template, sizeof(template), "%s/%sXXXXXX", b->ctx->state_dir, copy_prefix) >=
             (int) sizeof(template))
                 return error_set(err, -ENAMETOOLONG, "state directory: %s", strerror(ENAMETOOLONG));
         if (!mkdtemp(template))
                 return error_set(err, -errno, "'%s': %s", ESC(template), strerror(errno));
         memcpy(b->dir, template, sizeof(b->dir));
+        b->lock_fd = open(b->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (b->lock_fd < 0 || flock(b->lock_fd, LOCK_SH | LOCK_NB) < 0)
+                return error_set(err, -errno, "'%s': %s", ESC(b->dir),
+                                 strerror(errno)); /* 'gc' was quicker */
         return 0;
 }
 
@@ -374,7 +405,7 @@ static int make_image(struct build *b, struct error *err) {
 
 int build_image(const struct ctx *ctx, const struct spec *spec, struct spec **ret, struct error *err) {
         CLEANUP(build_deinit)
-        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .log_fd = -1 };
+        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .lock_fd = -1, .log_fd = -1 };
         AUTO_SPEC struct spec *copy = NULL;
         int r;
 

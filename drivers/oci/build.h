@@ -12,6 +12,9 @@
 /** build_wanted() - whether the specification has an image to build, and somebody to show it */
 bool build_wanted(const struct spec *spec);
 
+/** build_sweep() - remove the copies that builds left that were killed. Blocks, forks. */
+void build_sweep(const struct ctx *ctx);
+
 /**
  * build_image() - build it, unless it is there: its name follows from all that goes into it
  * Who builds: the engine that is the driver; for the native driver podman, buildah or docker, whichever is

@@ -161,6 +161,27 @@ for_native() {
         nothing_left
 }
 
+# Red without build_sweep(); and without its lock a copy in use goes
+copies_of_killed_builds() {
+        local pid
+        project
+        mkdir bin ctx/closed
+        chmod 555 ctx/closed
+        # shellcheck disable=SC2016 # for the engine
+        printf '#!/bin/sh\ncase $1 in --version) ;; build) echo $$ >"%s"; exec sleep 60 ;; *) exit 1 ;; esac\n' "$PWD/engine" >bin/podman
+        chmod +x bin/podman
+        PATH=$PWD/bin:$PATH "$C" run -d podman -s spec.yaml -- true >out 2>&1 &
+        pid=$!
+        wait_for 20 [ -s engine ]
+        "$C" gc
+        ls -d "$XDG_STATE_HOME"/cofferdam/build.* >/dev/null || fail 'a copy in use was removed'
+        kill -9 "$pid"
+        wait "$pid" 2>/dev/null || true
+        kill "$(cat engine)"
+        "$C" gc
+        nothing_left
+}
+
 no_engine() {
         project
         mkdir bin
@@ -187,5 +208,6 @@ for engine in podman docker; do
         t "$engine: nothing of the host for a foreign build" engine_reads_nothing_of_the_host "$engine"
 done
 t 'for the native driver' for_native
+t 'what killed builds leave' copies_of_killed_builds
 t 'nobody is here who builds' no_engine
 finish
