@@ -79,6 +79,8 @@ struct sandbox_callbacks {
                      const char *reason); /* the sandbox is unusable: stop it */
         /* an event of cofferdam-events(7) of the driver's own; consumes @data; also called by stop() */
         void (*event)(void *arg, const char *type, json_t *data);
+        void (*left)(
+                void *arg); /* called by stop(): something of the run is left, and reap() has to end it */
 };
 
 /** struct file_secret - a credential that is a file inside: SECRET_DIR/@name, for who works to read and

@@ -181,11 +181,15 @@ static int helper_start(struct helper *h, const struct ctx *ctx, const char *wor
         return 0;
 }
 
-static void helper_end(struct helper *h) {
+/* Return: as of waitpid(2) */
+static int helper_end(struct helper *h) {
+        int status = 0;
+
         h->sock = fd_close(h->sock);
-        while (h->pid > 0 && waitpid(h->pid, NULL, 0) < 0 && errno == EINTR)
+        while (h->pid > 0 && waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
                 ;
         h->pid = 0;
+        return status;
 }
 
 /* Return: 0 and @ret (new reference), -EAGAIN, -ECONNRESET (its process ended) */
@@ -397,7 +401,7 @@ static void on_life(struct sandbox *sb) {
         else if (r != -EAGAIN && !sb->lost) {
                 sb->lost = true;
                 sb->callbacks->lost(sb->arg, "SANDBOX_SETUP_FAILED",
-                                    PROGRAM " was killed: its pod ends by its deadline");
+                                    PROGRAM " was killed: 'cofferdam gc' ends its pod");
         }
 }
 
@@ -440,9 +444,11 @@ static void kubernetes_dispatch(struct sandbox *sb, const struct pollfd *fds, si
 /* ---- the end ---- */
 
 static struct sandbox *kubernetes_stop(struct sandbox *sb) {
+        int status;
+
         if (!sb)
                 return NULL;
-        helper_end(&sb->serve);
+        (void) helper_end(&sb->serve);
         if (sb->life.sock >= 0 && fdpass_send(sb->life.sock, "stop", 4, NULL, 0) == 0)
                 for (;;) { /* it brings the workspace back; its own bounds end it */
                         AUTO_JSON json_t *message = NULL;
@@ -453,7 +459,12 @@ static struct sandbox *kubernetes_stop(struct sandbox *sb) {
                         else if (r != -EAGAIN)
                                 break;
                 }
-        helper_end(&sb->life);
+        status = helper_end(&sb->life);
+        if (WIFSIGNALED(status) && !sb->lost)
+                sb->callbacks->lost(sb->arg, "WORKSPACE_EXPORT_FAILED",
+                                    PROGRAM " was killed before all of the workspace came back");
+        if (status != 0) /* what it said, or could not say: its pod is there */
+                sb->callbacks->left(sb->arg);
         json_decref(sb->ready);
         json_decref(sb->skipped);
         free(sb);

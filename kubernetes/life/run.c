@@ -549,10 +549,10 @@ int command_life(int argc, char **argv, const char *const *environ_) {
         if (r == 0)
                 r = start(&run, &err);
         if (r < 0) {
-                if (run.kube)
-                        (void) unmake(&run);
+                const bool clean = !run.kube || unmake(&run) == 0;
+
                 failed(&run, r, &err);
-                return CODE_FAILED;
+                return clean ? CODE_OK : CODE_FAILED;
         }
         r = stay(&run);
         kube_set_stop(run.kube, -1);

@@ -55,6 +55,7 @@ struct supervisor {
         struct run_msg final; /* what whoever waits for the end is told */
         uint32_t held, denied;
         uint64_t blocked;     /* connections */
+        bool left;            /* something outside that only reap() ends */
         json_t *network_next; /* preset and rules that the egress process was sent; NULL: nothing; owned */
         uint64_t started_ns;
         uint64_t deadline_ns; /* of the run, or of the grace once it ends; 0: none */

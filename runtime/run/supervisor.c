@@ -202,6 +202,12 @@ static void on_event(void *arg, const char *type, json_t *data) {
         events_emit(&s->record.events, type, data);
 }
 
+static void on_left(void *arg) {
+        struct supervisor *s = arg;
+
+        s->left = true;
+}
+
 /* ---- the loop ---- */
 
 /* The grace is over, or the run took too long. */
@@ -606,6 +612,7 @@ static const struct sandbox_callbacks callbacks = {
         .network = on_network,
         .lost = on_lost,
         .event = on_event,
+        .left = on_left,
 };
 
 /* Starts the sandbox and the first command in it. */
@@ -696,13 +703,20 @@ static void finish(struct supervisor *s) {
                               (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
                               "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
                               "denied", (int) s->denied, "blocked", (json_int_t) s->blocked));
+        if (s->left) { /* the run stays as one that died, which gc ends */
+                s->record.stale = true;
+                return;
+        }
         record_close(&s->record, s->final.code, s->final.failure_code, s->final.held,
                      args->spec->keep || lived_on(s));
 }
 
 /* The run went as it went; what is written of it is not the end. */
 static void tell_stale(struct supervisor *s) {
-        if (s->final.type == RUN_MSG_EXIT)
+        if (s->final.type == RUN_MSG_EXIT && s->left)
+                (void) snprintf(s->final.text, sizeof(s->final.text),
+                                "something of run %s is left: 'cofferdam gc' ends it", s->args->dir->id);
+        else if (s->final.type == RUN_MSG_EXIT)
                 (void) snprintf(s->final.text, sizeof(s->final.text),
                                 "the record of run %s could not be written, is the disk full? 'cofferdam gc' "
                                 "mends it",

@@ -214,6 +214,38 @@ killed_supervisors_leave_nothing() {
         clear
 }
 
+# red without left(): nobody knew of the pod any more; and what came back by half landed as if it were all
+a_killed_helper_leaves_nothing() {
+        local id
+        normal
+        workspace
+        lives() { # MARK: processes of that run which look after the pod
+                pgrep -f 'cofferdam-kubernetes life' -u "$(id -u)" | while read -r p; do
+                        ! grep -qz "^MARK=$1$" "/proc/$p/environ" 2>/dev/null || echo "$p"
+                done
+        }
+        id=$(MARK=a$$ start)
+        kill -9 "$(lives "a$$")"
+        dead() { "$C" ps -a | grep "$id" | grep -q dead; }
+        wait_for 20 dead || fail "$("$C" ps -a)"
+        eq 1 "$(query 'len(pods)')"
+        status 0 "$C" gc >out
+        clear
+        # while the workspace comes back
+        id=$(MARK=b$$ start)
+        "$C" exec "$id" -- sh -c 'rm a; echo new >n'
+        tell faults '[{"path": "/exec", "slow": 20, "times": 0}]'
+        "$C" stop "$id" >out 2>err &
+        sleep 1.5
+        kill -9 "$(lives "b$$")"
+        wait $! || true
+        tell faults '[]'
+        [ -e ws/a ] && [ ! -e ws/n ] || fail 'half of it landed'
+        has "$(cat err; "$C" events "$id" 2>/dev/null)" WORKSPACE_EXPORT_FAILED
+        status 0 "$C" gc >out
+        clear
+}
+
 the_reaper_takes_what_expired() {
         local now
         normal
@@ -296,6 +328,7 @@ t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
 t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
+t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
 t 'the reaper takes what expired' the_reaper_takes_what_expired
 t 'races of tar are tried again' races_are_tried_again
 t 'a lost connection is no exit code' a_lost_connection_is_no_exit_code
