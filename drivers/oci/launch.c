@@ -46,6 +46,8 @@ enum {
         REMOVE_MS = 10000,
         CALL_MS = 20000, /* from the engine's word to pid 1's */
         REMOVE_TRIES = 3,
+        REMOVE_WAIT_MS = 20,
+        REMOVE_WAITS = 50,
         REMOVE_ALL_MS = REMOVE_TRIES * REMOVE_MS + 2000,
 };
 
@@ -73,12 +75,16 @@ static int remove_once(const struct ctx *ctx, const char *program, const char *n
 }
 
 int oci_remove(const struct ctx *ctx, const char *program, const char *name) {
-        int r = -EAGAIN;
+        int r = -EAGAIN, tries = 0, waits = 0;
 
-        for (int i = 0; r < 0 && r != DRIVER_HOST_LACKS && i < REMOVE_TRIES; i++) {
-                if (i > 0)
-                        (void) poll(NULL, 0, 100); /* the engine removes it itself at this moment */
+        while (r < 0 && r != DRIVER_HOST_LACKS && tries < REMOVE_TRIES && waits < REMOVE_WAITS) {
+                if (tries + waits > 0)
+                        (void) poll(NULL, 0, REMOVE_WAIT_MS);
                 r = remove_once(ctx, program, name);
+                if (r == -EAGAIN) /* the engine removes it itself at this moment */
+                        waits++;
+                else
+                        tries++;
         }
         return r;
 }

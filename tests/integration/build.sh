@@ -182,6 +182,27 @@ copies_of_killed_builds() {
         nothing_left
 }
 
+# the same by buildah, from podman's store; the chroot is what it has where it may make no containers
+by_buildah() {
+        need_command buildah
+        engine_ready podman
+        project
+        mkdir bin
+        printf '#!/bin/sh\nexit 1\n' >bin/podman # not here
+        chmod +x bin/podman
+        export BUILDAH_ISOLATION=chroot PATH=$PWD/bin:$PATH
+        eq 'one me' "$(built native -- sh -c 'cat /file /who' 2>err | xargs)" "$(cat err)"
+        printf 'FROM busy:1\nRUN exit 3\n' >ctx/Dockerfile
+        printf 'build: {context: ctx}\n' >spec.yaml
+        # what the operator asked for fails; a repository that asked goes without
+        if [ "$(id -u)" = 0 ]; then want=125; else want=0; fi
+        status $want built native -- true 2>err
+        has "$(cat err)" 'buildah build failed with exit code 3'
+        "$C" image ls | sed -n 's,^\(localhost/[^ ]*\).*,\1,p' | xargs -r "$C" image rm >/dev/null
+        "$C" image gc >/dev/null
+        nothing_left
+}
+
 no_engine() {
         project
         mkdir bin
@@ -209,5 +230,6 @@ for engine in podman docker; do
 done
 t 'for the native driver' for_native
 t 'what killed builds leave' copies_of_killed_builds
+t 'for the native driver, by buildah' by_buildah
 t 'nobody is here who builds' no_engine
 finish
