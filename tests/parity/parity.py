@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The same specification, the same observable result: each case of cases.yaml on each driver that is named.
 
-  parity.py [--write FILE] [--only WORDS] COFFERDAM DRIVER[+WORD][=OPTION...]...
+  parity.py [--write FILE] [--document FILE] [--only WORDS] COFFERDAM DRIVER[+WORD][=OPTION...]...
 
-Prints TAP, then the matrix of drivers and cases; --write puts the matrix into FILE (docs/parity.md), between its marks.
+Prints TAP, then the matrix of drivers and cases; --write puts the matrix into FILE (docs/parity.md), between its marks,
+and --document looks whether FILE names each case.
 The working directory is used and must be empty. Engines are found by the environment (DOCKER_HOST, CONTAINERS_CONF).
 """
 import argparse
@@ -257,9 +258,17 @@ def write_between_marks(path, lines):
         f.write(head + begin + "\n".join(lines) + "\n" + end + rest.split(end)[1])
 
 
+def undocumented(path, rows):
+    """Cases that the document does not name."""
+    with open(path, encoding="utf-8") as f:
+        lines = f.readlines()
+    return [row["name"] for row in rows if not any(line.startswith(f"| {row['group']} | {row['name']} |") for line in lines)]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--write")
+    parser.add_argument("--document")
     parser.add_argument("--only", default="")
     parser.add_argument("program")
     parser.add_argument("drivers", nargs="+")
@@ -289,6 +298,12 @@ def main():
             print(f"{'not ok' if kind == 'FAIL' else 'ok'} {title}", flush=True)
             if kind == "FAIL":
                 print("#   " + why.replace("\n", "\n#   "), flush=True)
+    if args.document:
+        number += 1
+        missing = undocumented(args.document, rows)
+        print(f"{'not ok' if missing else 'ok'} {number} - the document names each case")
+        for name in missing:
+            print(f"#   {name}: write it with COFFERDAM_WRITE={args.document}")
     print(f"1..{number}")
     lines = matrix(rows, drivers, results)
     print("\n".join("# " + line for line in lines))

@@ -31,4 +31,4 @@ grep '^not ok' "$T/import.out" && sed 's/^/#   /' "$T/import.out"
 
 mkdir "$T/cases"
 cd "$T/cases" || exit 99
-python3 "$TOP/tests/parity/parity.py" ${COFFERDAM_WRITE:+--write "$COFFERDAM_WRITE"} --only "${1-}" "$C" "${drivers[@]}"
+python3 "$TOP/tests/parity/parity.py" ${COFFERDAM_WRITE:+--write "$COFFERDAM_WRITE"} --document "$TOP/docs/parity.md" --only "${1-}" "$C" "${drivers[@]}"
