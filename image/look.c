@@ -166,7 +166,8 @@ static int by_use(const void *a, const void *b) {
 static int forget_old(struct image_call *call, const struct store *store, struct error *err) {
         AUTO_JSON json_t *all = store_list(store);
         const size_t n = json_array_size(all);
-        AUTO_FREE json_t **order = calloc(n + 1, sizeof(*order));
+        /* an array of pointers */
+        AUTO_FREE json_t **order = calloc(n + 1, sizeof(*order)); /* NOLINT(bugprone-sizeof-expression) */
         uint64_t sum = 0;
 
         if (!all || !order)
@@ -175,7 +176,7 @@ static int forget_old(struct image_call *call, const struct store *store, struct
                 order[i] = json_array_get(all, i);
                 sum += bytes_of(order[i]);
         }
-        qsort(order, n, sizeof(*order), by_use);
+        qsort(order, n, sizeof(*order), by_use); /* NOLINT(bugprone-sizeof-expression) */
         for (size_t i = 0; i < n; i++) {
                 const json_int_t age = time(NULL) - json_integer_value(json_object_get(order[i], "used"));
                 const bool nameless = json_array_size(json_object_get(order[i], "names")) == 0;
