@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         AUTO_FREE char *text = malloc(size + 1);
         int r;
 
-        check(text);
+        check(text != NULL);
         memcpy(text, data, size);
         text[size] = '\0';
         r = dockerfile_check(text, size, NULL);

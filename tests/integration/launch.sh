@@ -627,6 +627,19 @@ status_in() { # 'A B' CMD: one of the two
         fail "status $rc, not one of $1"
 }
 
+# Commands of noop are on the host: so is the runner, and what it asks for is decided all the same.
+on_the_host() {
+        task '.allowed_tools = ["todo_write"]'
+        script <<'E'
+begin()
+result(output=[ask('1', 'todo_write', {'todos': []}), ask('2', 'bash')])
+E
+        ends 0 -d noop
+        out '.output[0].output == "the list is replaced" and .refused_calls == 1'
+        event tool_refused '.tool == "bash"'
+}
+
+t 'driver noop' on_the_host
 t 'a task from end to end: policy, task, calls, events, meter, result' does_a_task
 t 'options of run: variables, a copy-on-write workspace, diff' runs_with_the_options_of_run
 t 'joins a run that lives, and leaves it' joins_a_run
