@@ -157,13 +157,25 @@ static int read_owned(const char *path, bool may_miss, struct buf *out, struct e
         return r < 0 ? error_set(err, r, "'%s': %s", ESC(path), strerror(-r)) : 1;
 }
 
-/* Whether the path lies where the sandbox of @workspace writes. */
+/* Whether the path, or a link on its way, lies where the sandbox of @workspace writes. */
 static int outside(const char *path, const char *workspace, struct error *err) {
-        AUTO_FREE char *real = realpath(path, NULL);
+        if (workspace && file_goes_through(path, workspace))
+                return error_set(
+                        err, -EPERM,
+                        "'%s': it, or a link to it, lies in the workspace, where the sandbox writes: "
+                        "move it out",
+                        ESC(path));
+        return 0;
+}
 
-        if (real && workspace && path_below(real, workspace))
+/* What lies in the workspace may be of the work, but a link there may not lead to files of the caller's. */
+static int no_way_out(const char *path, const char *workspace, struct error *err) {
+        AUTO_FREE char *real = path ? realpath(path, NULL) : NULL;
+
+        if (real && workspace && !path_below(real, workspace) && file_goes_through(path, workspace))
                 return error_set(err, -EPERM,
-                                 "'%s': it lies in the workspace, where the sandbox writes: move it out",
+                                 "'%s': a link in the workspace, where the sandbox writes, leads out of it: "
+                                 "name a path outside",
                                  ESC(path));
         return 0;
 }
@@ -207,6 +219,7 @@ struct place {
         char id[RUN_ID_LEN + 1];
         bool copied;              /* the runner was: it is removed afterwards */
         bool ours;                /* made for this task: it ends with it */
+        int hold_fd;              /* and with this process; owned; -1: a run that was joined */
         char path[PATH_MAX];      /* of the runner, inside */
         char workspace[PATH_MAX]; /* on the host; "": not known */
 };
@@ -293,7 +306,8 @@ static int start(const struct ctx *ctx, struct options *o, struct spec *spec, co
                                    .events_fd = o->common.events_fd,
                                    .trace = o->common.trace,
                                    .ready = note_id,
-                                   .arg = ret };
+                                   .arg = ret,
+                                   .hold_fd = &ret->hold_fd };
         int r = 0;
 
         if (!on_host(spec) && !far_away(spec))
@@ -340,6 +354,7 @@ static void leave(struct place *place) {
                 (void) run_shell(&place->dir, "rm -f \"$0\"", place->path, &(struct buf){ 0 }, &err);
         if (place->ours && place->dir.fd >= 0 && control_stop(&place->dir, STOP_GRACE_S, &err) < 0)
                 log_warn("%s", err.msg);
+        place->hold_fd = fd_close(place->hold_fd);
         run_dir_deinit(&place->dir);
 }
 
@@ -404,6 +419,12 @@ static int prepare(const struct ctx *ctx, const struct options *o, const struct 
                 r = read_operator(ctx, o, *workspace ? workspace : NULL, &w->op, err);
         if (r == 0)
                 r = launch_check(&w->task, &w->op, err);
+        if (r == 0)
+                r = no_way_out(o->session, *workspace ? workspace : NULL, err);
+        if (r == 0)
+                r = no_way_out(o->replay, *workspace ? workspace : NULL, err);
+        if (r == 0)
+                r = no_way_out(o->resume, *workspace ? workspace : NULL, err);
         if (r == 0 && o->replay)
                 r = read_json(o->replay, TASK_FILE_MAX, &w->replay, err);
         if (r == 0)
@@ -507,7 +528,7 @@ static int launch(const struct ctx *ctx, struct options *o, struct work *w, int 
 
 int verb_launch(const struct ctx *ctx, int argc, char **argv) {
         struct options o = { .common = LAUNCH_OPTIONS_INIT, .protocol = PROTOCOL_VERSION };
-        struct work w = { .session_fd = -1, .place = { .dir = RUN_DIR_INIT } };
+        struct work w = { .session_fd = -1, .place = { .dir = RUN_DIR_INIT, .hold_fd = -1 } };
         int code;
 
         code = launch(ctx, &o, &w, argc, argv);

@@ -66,9 +66,10 @@ void envelope_deinit(struct envelope *e) {
         errno = saved;
 }
 
-/* The reader and the writer of JSON call themselves once a level: what nests deeper does not get to them. */
-static bool too_deep(const char *line, size_t len) {
-        size_t depth = 0;
+/* The reader and the writer of JSON call themselves once a level, and an empty object of two bytes takes two
+ * hundred: what nests deeper or more often does not get to them. */
+static bool nests_too_much(const char *line, size_t len) {
+        size_t depth = 0, all = 0;
         bool text = false;
 
         for (size_t i = 0; i < len; i++) {
@@ -76,11 +77,13 @@ static bool too_deep(const char *line, size_t len) {
                         i++;
                 else if (line[i] == '"')
                         text = !text;
-                else if (!text && (line[i] == '{' || line[i] == '['))
+                else if (!text && (line[i] == '{' || line[i] == '[')) {
                         depth++;
-                else if (!text && (line[i] == '}' || line[i] == ']') && depth > 0)
+                        all++;
+                }
+                if (!text && (line[i] == '}' || line[i] == ']') && depth > 0)
                         depth--;
-                if (depth > ENVELOPE_DEPTH_MAX)
+                if (depth > ENVELOPE_DEPTH_MAX || all > ENVELOPE_NESTS_MAX)
                         return true;
         }
         return false;
@@ -127,8 +130,8 @@ int envelope_parse(const char *line, size_t len, struct envelope *ret, struct er
         json_error_t problem;
         const char *why;
 
-        if (too_deep(line, len))
-                return malformed(line, len, "nested too deep", err);
+        if (nests_too_much(line, len))
+                return malformed(line, len, "nested too deep, or too many objects", err);
         json = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
         if (!json && json_error_code(&problem) == json_error_out_of_memory)
                 return error_set(err, -ENOMEM, "out of memory");
@@ -200,7 +203,7 @@ static int set_nonblocking(int fd) {
 int channel_init(struct channel *c, int in_fd, int out_fd) {
         int r;
 
-        *c = (struct channel){ .in_fd = in_fd, .out_fd = out_fd };
+        *c = (struct channel){ .in_fd = in_fd, .out_fd = out_fd, .stop_fd = -1 };
         r = set_nonblocking(in_fd);
         return r < 0 ? r : set_nonblocking(out_fd);
 }
@@ -312,8 +315,9 @@ int channel_wait(struct channel *c, int timeout_ms, struct envelope *ret, struct
 /* Waits until the peer takes more, or says something that is kept meanwhile. */
 static int wait_writable(struct channel *c, struct error *err) {
         const bool listen = !c->eof && c->in.len - c->start < CHANNEL_INPUT_MAX;
-        struct pollfd fds[2] = { { .fd = c->out_fd, .events = POLLOUT },
-                                 { .fd = listen ? c->in_fd : -1, .events = POLLIN } };
+        struct pollfd fds[3] = { { .fd = c->out_fd, .events = POLLOUT },
+                                 { .fd = listen ? c->in_fd : -1, .events = POLLIN },
+                                 { .fd = c->stop_fd, .events = POLLIN } };
         int r;
 
         r = poll(fds, ARRAY_SIZE(fds), CHANNEL_STALL_MS);
@@ -321,6 +325,8 @@ static int wait_writable(struct channel *c, struct error *err) {
                 return errno == EINTR ? 0 : error_set(err, -errno, "poll: %s", strerror(errno));
         if (r == 0)
                 return error_set(err, -ETIMEDOUT, "the peer took nothing for %d s", CHANNEL_STALL_MS / 1000);
+        if (fds[2].revents)
+                return error_set(err, -ECANCELED, "stopped while the peer took nothing");
         r = fds[1].revents ? channel_fill(c) : 0;
         return r < 0 ? error_set(err, r, "read from the peer: %s", strerror(-r)) : 0;
 }

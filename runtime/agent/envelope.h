@@ -16,6 +16,7 @@ enum {
         ENVELOPE_LINE_MAX = 4 << 20,  /* bytes, newline included */
         ENVELOPE_ID_MAX = 128,        /* bytes */
         ENVELOPE_DEPTH_MAX = 128,     /* arrays and objects inside one another */
+        ENVELOPE_NESTS_MAX = 100000,  /* arrays and objects of a line: each takes memory */
         ENVELOPE_QUOTE_MAX = 256,     /* bytes of a malformed line in its error */
         CHANNEL_INPUT_MAX = 16 << 20, /* bytes read ahead while a write waits */
         CHANNEL_STALL_MS = 60000,     /* a peer that takes nothing for so long is gone */
@@ -60,7 +61,8 @@ void envelope_deinit(struct envelope *e);
  * envelope_parse() - one line without its newline
  * @ret: written on success only; envelope_deinit()
  * Keys that no version knows are left alone; a key that is there twice, text that is not UTF-8, and nesting
- * deeper than ENVELOPE_DEPTH_MAX are malformed. Return: 0, -EBADMSG, -ENOMEM.
+ * deeper than ENVELOPE_DEPTH_MAX or of more than ENVELOPE_NESTS_MAX are malformed. Return: 0, -EBADMSG,
+ * -ENOMEM.
  */
 int envelope_parse(const char *line, size_t len, struct envelope *ret, struct error *err)
         __attribute__((warn_unused_result));
@@ -77,6 +79,8 @@ int envelope_encode(enum envelope_type type, const char *id, const json_t *data,
 /** struct channel - one end; descriptors borrowed, may be the same and are made non-blocking */
 struct channel {
         int in_fd, out_fd;
+        int stop_fd; /* when this becomes readable nobody waits for the peer; borrowed; -1: none, as at first
+                      */
         struct buf in;
         size_t start;   /* of @in that has been taken */
         size_t scanned; /* of what is behind @start and has no newline */
@@ -127,8 +131,8 @@ int channel_wait(struct channel *c, int timeout_ms, struct envelope *ret, struct
  * same time do not wait for each other
  * @data: borrowed, NULL: none
  * Blocks, for CHANNEL_STALL_MS without progress at most.
- * Return: 0, -EMSGSIZE (nothing was written), -ENOMEM, -ETIMEDOUT (part of a line may have been written: the
- * channel is of no more use), -errno of write(2).
+ * Return: 0, -EMSGSIZE (nothing was written), -ENOMEM, -ETIMEDOUT or -ECANCELED (part of a line may have been
+ * written: the channel is of no more use), -errno of write(2).
  */
 int channel_send(struct channel *c, enum envelope_type type, const char *id, const json_t *data,
                  struct error *err) __attribute__((warn_unused_result));

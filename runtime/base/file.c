@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/path.h"
 
 int file_read(int fd, size_t max, struct buf *out) {
         size_t got = 0;
@@ -121,4 +123,75 @@ int file_own_dir(int dir_fd, const char *name, uid_t uid) {
         if (fd < 0 || fstat(fd, &st) < 0)
                 return -errno;
         return st.st_uid == uid && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0 ? TAKE_FD(fd) : -EPERM;
+}
+
+/** struct walk - a path that is followed component by component */
+struct walk {
+        char done[PATH_MAX], rest[PATH_MAX]; /* @done without a final slash; "": the root */
+};
+
+static void walk_up(struct walk *w) {
+        char *slash = strrchr(w->done, '/');
+
+        if (slash)
+                *slash = '\0';
+}
+
+/* Takes the next component. Return: whether there was room. */
+static bool walk_on(struct walk *w) {
+        const size_t n = strcspn(w->rest, "/"), len = strlen(w->done);
+
+        if (n == 2 && memcmp(w->rest, "..", 2) == 0)
+                walk_up(w);
+        else if (n > 0 && (n != 1 || w->rest[0] != '.')) {
+                if (len + n + 2 > sizeof(w->done))
+                        return false;
+                w->done[len] = '/';
+                memcpy(w->done + len + 1, w->rest, n);
+                w->done[len + 1 + n] = '\0';
+        }
+        memmove(w->rest, w->rest + n + (w->rest[n] == '/'), strlen(w->rest + n + (w->rest[n] == '/')) + 1);
+        return true;
+}
+
+/* Puts the target of the link that @w has come to, @len bytes, before the rest. Return: whether there was
+ * room. */
+static bool walk_link(struct walk *w, const char *target, size_t len) {
+        const size_t rest = strlen(w->rest);
+
+        if (len + 1 + rest + 1 > sizeof(w->rest))
+                return false;
+        memmove(w->rest + len + 1, w->rest, rest + 1);
+        memcpy(w->rest, target, len);
+        w->rest[len] = '/';
+        if (target[0] == '/')
+                w->done[0] = '\0';
+        else
+                walk_up(w);
+        return true;
+}
+
+bool file_goes_through(const char *path, const char *dir) {
+        enum { LINKS_MAX = 40 };
+        struct walk w = { .done = "" };
+        int links = 0;
+
+        if (strlen(path) >= sizeof(w.rest) || (path[0] != '/' && !getcwd(w.done, sizeof(w.done))))
+                return true;
+        memcpy(w.rest, path, strlen(path) + 1);
+        while (*w.rest) {
+                char target[PATH_MAX];
+                const char *below;
+                ssize_t n;
+
+                if (!walk_on(&w))
+                        return true;
+                below = path_below(w.done, dir);
+                if (below && *below)
+                        return true;
+                n = *w.done ? readlink(w.done, target, sizeof(target)) : -1;
+                if (n > 0 && (++links > LINKS_MAX || !walk_link(&w, target, (size_t) n)))
+                        return true;
+        }
+        return false;
 }

@@ -50,3 +50,11 @@ int file_own_dir(int dir_fd, const char *name, uid_t uid) __attribute__((warn_un
  * Return: 0 or -errno.
  */
 int file_put(int dir_fd, const char *path, const char *text) __attribute__((warn_unused_result));
+
+/**
+ * file_goes_through() - whether @path, or a link on its way, lies below the directory @dir: whoever writes
+ * there says where it leads
+ * @path: as open(2) takes it, need not exist; @dir: physical
+ * Return: as said; true for what is too long or has too many links.
+ */
+bool file_goes_through(const char *path, const char *dir);

@@ -95,6 +95,8 @@ static int let_go(const struct run_request *req, int sock, const struct run_msg 
 
         if (r < 0)
                 return error_set(err, r, "tell the id of the run: %s", strerror(-r));
+        if (req->hold_fd)
+                return 0;
         r = run_msg_send(sock, &heard, -1);
         if (r == -EPIPE || r == -ECONNRESET) /* who was told the id has stopped the run already */
                 return 0;
@@ -144,6 +146,8 @@ static int supervise(struct supervisor_args *args, const struct run_request *req
                         : client_wait(pid, ours, req->stdio[0], req->stdio[1], relay, ret, err);
         if (r == 0 && ret->type == RUN_MSG_READY)
                 r = let_go(req, ours, ret, err);
+        if (r == 0 && ret->type == RUN_MSG_READY && req->hold_fd)
+                *req->hold_fd = TAKE_FD(ours);
         if (r == 0 && ret->type == RUN_MSG_READY)
                 return 0;
         if (r == 0 && (ret->flags & RUN_END_LINGERS))

@@ -31,6 +31,9 @@ struct run_request {
          * has returned 0 takes the run with it: nobody would know of it. NULL: nothing to do. */
         int (*ready)(void *arg, const char *run_id);
         void *arg;
+        /* without a command: receives a descriptor, owned, whose end is the end of the run; NULL: it lives on
+         */
+        int *hold_fd;
 };
 
 /**

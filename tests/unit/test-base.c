@@ -3,13 +3,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/error.h"
 #include "runtime/base/escape.h"
+#include "runtime/base/file.h"
 #include "runtime/base/parse.h"
 #include "runtime/base/path.h"
 #include "runtime/base/suggest.h"
@@ -53,6 +57,32 @@ static void path_below_respects_components(void **state) {
         assert_string_equal(path_below("/a", "/"), "a");
         assert_null(path_below("/ab", "/a"));
         assert_null(path_below("/", "/a"));
+}
+
+/* A link below, on the way or at the end; not one that lies elsewhere, nor the directory itself. */
+static void file_goes_through_sees_links(void **state) {
+        char dir[] = "/tmp/cofferdam-through.XXXXXX", path[128];
+
+        (void) state;
+        assert_non_null(mkdtemp(dir));
+        (void) snprintf(path, sizeof(path), "%s/away", dir);
+        assert_int_equal(symlink("/etc", path), 0);
+        assert_true(file_goes_through(path, dir));
+        (void) snprintf(path, sizeof(path), "%s/away/passwd", dir);
+        assert_true(file_goes_through(path, dir));
+        assert_false(file_goes_through(path, "/usr"));
+        assert_true(file_goes_through(path, "/etc"));
+        (void) snprintf(path, sizeof(path), "%s/../../etc/passwd", dir);
+        assert_false(file_goes_through(path, dir));
+        (void) snprintf(path, sizeof(path), "%s/not-there", dir);
+        assert_true(file_goes_through(path, dir));
+        (void) snprintf(path, sizeof(path), "%s/loop", dir);
+        assert_int_equal(symlink(path, path), 0);
+        assert_true(file_goes_through(path, "/usr"));
+        (void) unlink(path);
+        (void) snprintf(path, sizeof(path), "%s/away", dir);
+        (void) unlink(path);
+        (void) rmdir(dir);
 }
 
 static void parse_size_wants_units(void **state) {
@@ -125,9 +155,13 @@ static void suggest_name_finds_near_words(void **state) {
 
 int main(void) {
         static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(error_wrap_keeps_root_code),     cmocka_unit_test(path_normalize_is_lexical),
-                cmocka_unit_test(path_below_respects_components), cmocka_unit_test(parse_size_wants_units),
-                cmocka_unit_test(parse_duration_sums_parts),      cmocka_unit_test(escape_str_is_one_line),
+                cmocka_unit_test(error_wrap_keeps_root_code),
+                cmocka_unit_test(path_normalize_is_lexical),
+                cmocka_unit_test(path_below_respects_components),
+                cmocka_unit_test(file_goes_through_sees_links),
+                cmocka_unit_test(parse_size_wants_units),
+                cmocka_unit_test(parse_duration_sums_parts),
+                cmocka_unit_test(escape_str_is_one_line),
                 cmocka_unit_test(suggest_name_finds_near_words),
         };
 

@@ -106,6 +106,15 @@ static void add(json_int_t *sum, json_int_t n) {
                 *sum = INT64_MAX;
 }
 
+json_int_t launch_tokens(const struct meter *m) {
+        json_int_t sum = m->input;
+
+        add(&sum, m->output);
+        add(&sum, m->cache_read);
+        add(&sum, m->cache_creation);
+        return sum;
+}
+
 static void count(struct meter *m, const json_t *payload) {
         m->steps++;
         add(&m->input, number(payload, "input_tokens"));
@@ -124,18 +133,23 @@ static bool store(struct launch *l, const char *name, const json_t *data) {
 }
 
 static void store_turn(struct launch *l, const json_t *snapshot) {
+        const size_t bytes = clamp_bytes(snapshot);
         char name[48];
 
         (void) snprintf(name, sizeof(name), "turn-%zu.json", l->turns + 1);
-        if (clamp_bytes(snapshot) <= CLAMP_SNAPSHOT_MAX && store(l, name, snapshot))
-                l->turns++;
-        else
+        if (bytes > CLAMP_SNAPSHOT_MAX || l->turn_bytes + bytes > LAUNCH_TURNS_MAX ||
+            !store(l, name, snapshot)) {
                 l->dropped++;
+                return;
+        }
+        l->turns++;
+        l->turn_bytes += bytes;
 }
 
 void launch_relay(struct launch *l, const json_t *data) {
         const char *type = json_string_value(json_object_get(data, "type"));
         json_t *payload = json_object_get(data, "payload"), *snapshot = json_object_get(payload, "snapshot");
+        AUTO_JSON json_t *own = NULL;
 
         if (!listed(relayed, ARRAY_SIZE(relayed), type) || (payload && !json_is_object(payload))) {
                 l->dropped++;
@@ -145,7 +159,12 @@ void launch_relay(struct launch *l, const json_t *data) {
                 count(&l->meter, payload);
         if (strcmp(type, "llm_turn_capture") == 0 && snapshot && l->order->session_fd >= 0)
                 store_turn(l, snapshot);
-        launch_event(l, type, sanitize(payload));
+        own = sanitize(payload);
+        l->relayed_bytes += clamp_bytes(own);
+        if (l->relayed_bytes > LAUNCH_RELAYED_MAX)
+                l->dropped++;
+        else
+                launch_event(l, type, TAKE_PTR(own));
 }
 
 void launch_keep(struct launch *l, const json_t *data) {

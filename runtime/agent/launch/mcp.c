@@ -50,8 +50,9 @@ static int hear(struct mcp_server *s, uint64_t end, json_t **ret, struct error *
         size_t len = 0;
 
         for (;;) {
-                struct pollfd fds[2] = { { .fd = s->fds[1], .events = POLLIN },
-                                         { .fd = s->cancel_fd, .events = POLLIN } };
+                struct pollfd fds[3] = { { .fd = s->fds[1], .events = POLLIN },
+                                         { .fd = s->cancel_fds[0], .events = POLLIN },
+                                         { .fd = s->cancel_fds[1], .events = POLLIN } };
                 const uint64_t now = clock_ns();
                 int r = channel_line(&s->channel, &line, &len, NULL);
 
@@ -64,7 +65,7 @@ static int hear(struct mcp_server *s, uint64_t end, json_t **ret, struct error *
                 if (now >= end)
                         return give_up(s, -ETIMEDOUT, "it did not answer in time", err);
                 r = poll(fds, ARRAY_SIZE(fds), (int) ((end - now) / NS_PER_MS) + 1);
-                if (r > 0 && fds[1].revents)
+                if (r > 0 && (fds[1].revents || fds[2].revents))
                         return error_set(err, -ECANCELED, "server '%s': the task is over", s->name);
                 if (r > 0 && channel_fill(&s->channel) < 0)
                         return give_up(s, -EPIPE, "it cannot be read", err);
@@ -174,6 +175,7 @@ int mcp_server_start(struct mcp_server *s, enum mcp_origin origin, const struct 
                 return (int) pid;
         s->pid = pid;
         r = channel_init(&s->channel, s->fds[1], s->fds[0]);
+        s->channel.stop_fd = s->cancel_fds[1];
         return r < 0 ? give_up(s, r, strerror(-r), err) : agree(s, err);
 }
 

@@ -24,13 +24,15 @@ struct mcp_server {
         int fds[2];       /* its input, its output */
         struct channel channel;
         unsigned int timeout_ms;
-        int cancel_fd; /* gives up a request when this becomes readable; -1: never */
+        int cancel_fds[2]; /* gives up a request when one of these becomes readable; -1: none */
         json_int_t last_id;
         json_t *tools;           /* array, as it lists them; owned */
         char why[ERROR_MSG_MAX]; /* it was given up because; "": it was not */
 };
-#define MCP_SERVER_INIT \
-        { .fds = { -1, -1 }, .cancel_fd = -1 }
+#define MCP_SERVER_INIT                                     \
+        {                                                   \
+                .fds = { -1, -1 }, .cancel_fds = { -1, -1 } \
+        }
 
 /**
  * mcp_server_start() - start it, agree on a version, list its tools

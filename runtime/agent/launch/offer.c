@@ -221,7 +221,8 @@ static int start_server(struct launch *l, const char *name, struct mcp_server **
         *server = (struct mcp_server) MCP_SERVER_INIT;
         server->name = name;
         server->timeout_ms = ms > 0 && ms < PROGRAM_TIMEOUT_MAX_MS ? (unsigned int) ms : MCP_TIMEOUT_MS;
-        server->cancel_fd = l->command.sock;
+        server->cancel_fds[0] = l->command.sock;
+        server->cancel_fds[1] = l->order->signal_fd;
         l->n_servers++;
         if (r == 0)
                 r = argv[0] ? program_check(argv[0], l->order->workspace, err)

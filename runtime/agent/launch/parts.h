@@ -14,11 +14,14 @@
 #include "runtime/run/tell.h"
 
 enum {
-        LAUNCH_CALLS_MAX = 100000,    /* of one task; ids are remembered */
-        LAUNCH_EVENTS_MAX = 64 << 20, /* bytes of events of one task; what is more is counted */
-        LAUNCH_LOGGED_MAX = 20,       /* refusals that are logged one by one */
-        LAUNCH_HELLO_MS = 10000,      /* a runner that says no hello until then is of protocol 1 */
-        LAUNCH_END_MS = 5000,         /* between its result and its end */
+        LAUNCH_CALLS_MAX = 100000,     /* of one task; ids are remembered */
+        LAUNCH_EVENTS_MAX = 64 << 20,  /* bytes of events of one task; what is more is counted */
+        LAUNCH_RELAYED_MAX = 32 << 20, /* of it for what the runner says: its noise hides nothing of ours */
+        LAUNCH_TURNS_MAX = 128 << 20,  /* bytes of snapshots of one task; what is more is counted */
+        LAUNCH_DRAIN_MAX = 1 << 20,    /* bytes read after the end of the runner: what a pipe may hold */
+        LAUNCH_LOGGED_MAX = 20,        /* refusals that are logged one by one */
+        LAUNCH_HELLO_MS = 10000,       /* a runner that says no hello until then is of protocol 1 */
+        LAUNCH_END_MS = 5000,          /* between its result, or a signal, and its end */
 };
 
 /** struct meter - what the model has used, as the runner says */
@@ -44,10 +47,13 @@ struct launch {
         json_t *question; /* that the node pauses with; NULL: none; owned */
         struct meter meter;
         size_t turns; /* snapshots written */
+        uint64_t turn_bytes, relayed_bytes;
         uint64_t event_bytes;
         uint64_t refused, ignored, dropped; /* calls; envelopes; events and captures */
-        bool deaf;  /* the runner has closed its input: nothing is carried out for it any more */
-        int signal; /* that ends the task; 0: none */
+        bool deaf;         /* the runner has closed its input: nothing is carried out for it any more */
+        int signal;        /* that ends the task; 0: none */
+        uint64_t patience; /* with a signal: when the runner is waited for no more, clock_ns() */
+        uint64_t drain_ns, drain_bytes; /* waited and read since the end of the runner */
 };
 
 /* ---- offer.c ---- */
@@ -85,6 +91,9 @@ void launch_refused(struct launch *l, const char *id, const char *name, const ch
 /** launch_relay() - an event from inside: counted, cut to what events.jsonl may hold, marked as the runner's
  * word */
 void launch_relay(struct launch *l, const json_t *data);
+
+/** launch_tokens() - all of @m; at most INT64_MAX */
+json_int_t launch_tokens(const struct meter *m);
 
 /** launch_keep() - a session_capture */
 void launch_keep(struct launch *l, const json_t *data);

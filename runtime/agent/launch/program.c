@@ -15,7 +15,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
-#include "runtime/base/path.h"
+#include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
 enum { NS_PER_MS = 1000000, FIRST_FREE_FD = 3, EXEC_FAILED = 127 };
@@ -38,10 +38,12 @@ int program_check(const char *path, const char *workspace, struct error *err) {
         if (others_write(&st))
                 return error_set(err, -EPERM, "'%s': others can change it: chown it to you, chmod go-w",
                                  ESC(path));
-        if (workspace && path_below(real, workspace))
-                return error_set(err, -EPERM,
-                                 "'%s': it lies in the workspace '%s', where the sandbox writes: move it out",
-                                 ESC(path), ESC(workspace));
+        if (workspace && file_goes_through(path, workspace))
+                return error_set(
+                        err, -EPERM,
+                        "'%s': it, or a link to it, lies in the workspace '%s', where the sandbox writes: "
+                        "move it out",
+                        ESC(path), ESC(workspace));
         return 0;
 }
 
@@ -163,21 +165,22 @@ static int take(int *fd, struct buf *out, size_t max, bool cut) {
 }
 
 /* Return: 0 (it has closed its output), -ETIMEDOUT, -ECANCELED, -E2BIG, -ENOMEM, -errno. */
-static int converse(struct call *c, uint64_t end, int cancel_fd) {
+static int converse(struct call *c, uint64_t end, const int cancel_fds[2]) {
         int r = 0;
 
         while (r == 0 && c->out_fd >= 0) {
-                struct pollfd fds[4] = { { .fd = c->in_fd, .events = POLLOUT },
+                struct pollfd fds[5] = { { .fd = c->in_fd, .events = POLLOUT },
                                          { .fd = c->out_fd, .events = POLLIN },
                                          { .fd = c->err_fd, .events = POLLIN },
-                                         { .fd = cancel_fd, .events = POLLIN } };
+                                         { .fd = cancel_fds[0], .events = POLLIN },
+                                         { .fd = cancel_fds[1], .events = POLLIN } };
                 const uint64_t now = clock_ns();
 
                 if (now >= end)
                         return -ETIMEDOUT;
                 if (poll(fds, ARRAY_SIZE(fds), (int) ((end - now) / NS_PER_MS) + 1) < 0)
                         r = errno == EINTR ? 0 : -errno;
-                else if (fds[3].revents)
+                else if (fds[3].revents || fds[4].revents)
                         r = -ECANCELED;
                 if (r == 0 && fds[0].revents)
                         feed(c);
@@ -189,16 +192,20 @@ static int converse(struct call *c, uint64_t end, int cancel_fd) {
         return r;
 }
 
-/* Return: its wait status when it ended by itself in time, -1: it was killed. */
-static int reap(pid_t pid, uint64_t end) {
+/* @cancel_fds: as program_call()
+ * Return: its wait status when it ended by itself in time, -1: it was killed. */
+static int reap(pid_t pid, uint64_t end, const int cancel_fds[2]) {
         AUTO_FD int pidfd = sys_pidfd_open(pid);
-        struct pollfd fd = { .fd = pidfd, .events = POLLIN };
+        struct pollfd fds[3] = { { .fd = pidfd, .events = POLLIN },
+                                 { .fd = cancel_fds[0], .events = POLLIN },
+                                 { .fd = cancel_fds[1], .events = POLLIN } };
         const uint64_t now = clock_ns();
         bool ended = false;
         int status = 0;
 
         if (pidfd >= 0)
-                ended = poll(&fd, 1, now < end ? (int) ((end - now) / NS_PER_MS) + 1 : 0) == 1;
+                ended = poll(fds, ARRAY_SIZE(fds), now < end ? (int) ((end - now) / NS_PER_MS) + 1 : 0) > 0 &&
+                        fds[0].revents;
         (void) kill(-pid, SIGKILL); /* what it started goes with it */
         while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
                 ;
@@ -227,8 +234,8 @@ static int describe(const struct program *p, const struct call *c, int r, int st
         return 0;
 }
 
-int program_call(const struct program *program, const json_t *request, int cancel_fd, struct buf *out,
-                 struct error *err) {
+int program_call(const struct program *program, const json_t *request, const int cancel_fds[2],
+                 struct buf *out, struct error *err) {
         const uint64_t end = clock_ns() + (uint64_t) program->timeout_ms * NS_PER_MS;
         CLEANUP(call_deinit)
         struct call c = { .pid = -1, .in_fd = -1, .out_fd = -1, .err_fd = -1, .out = out };
@@ -240,8 +247,8 @@ int program_call(const struct program *program, const json_t *request, int cance
         r = call_start(program, &c, err);
         if (r < 0)
                 return r;
-        r = converse(&c, end, cancel_fd);
-        status = reap(c.pid, r == 0 ? end : 0);
+        r = converse(&c, end, cancel_fds);
+        status = reap(c.pid, r == 0 ? end : 0, cancel_fds);
         return describe(program, &c, r, status, err);
 }
 
@@ -272,5 +279,5 @@ void program_end(pid_t pid, int fds[2], unsigned int ms) {
         for (int i = 0; i < 2; i++)
                 fds[i] = fd_close(fds[i]);
         if (pid > 0)
-                (void) reap(pid, clock_ns() + (uint64_t) ms * NS_PER_MS);
+                (void) reap(pid, clock_ns() + (uint64_t) ms * NS_PER_MS, (int[2]){ -1, -1 });
 }

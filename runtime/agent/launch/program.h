@@ -35,14 +35,14 @@ int program_check(const char *path, const char *workspace, struct error *err)
 
 /**
  * program_call() - execute it, give it @request and a newline, take what it says until it closes its output
- * @cancel_fd: gives up when this becomes readable; -1: never
+ * @cancel_fds: gives up when one of these becomes readable; -1: none
  * @out: receives its output
  * It starts in "/", with standard error apart, default signals and no descriptor of ours.
  * Forks; blocks. Return: 0, -ETIMEDOUT, -ECANCELED, -E2BIG (too much output), -EIO (it exited with another
  * code than 0, or a signal), -ENOMEM, -errno, with a message that has the end of its standard error.
  */
-int program_call(const struct program *program, const json_t *request, int cancel_fd, struct buf *out,
-                 struct error *err) __attribute__((warn_unused_result));
+int program_call(const struct program *program, const json_t *request, const int cancel_fds[2],
+                 struct buf *out, struct error *err) __attribute__((warn_unused_result));
 
 /**
  * program_spawn() - execute it and leave it, for a server that is spoken to for longer

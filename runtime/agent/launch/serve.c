@@ -66,7 +66,8 @@ static void call_program(struct launch *l, const char *name, json_t *input, stru
         if (r == 0)
                 r = program_check(argv[0], l->order->workspace, &err); /* it may have changed since */
         if (r == 0)
-                r = program_call(&program, request, l->command.sock, &out, &err);
+                r = program_call(&program, request, (int[2]){ l->command.sock, l->order->signal_fd }, &out,
+                                 &err);
         (void) offer_env_free(env);
         if (r < 0)
                 tool_fail(answer, "tool '%s': %s", ESC(name), err.msg);
@@ -213,6 +214,14 @@ static const char *id_problem(int r) {
                               : "there were too many calls";
 }
 
+/* Why nothing is carried out for the runner any more; NULL: it is. */
+static const char *over(const struct launch *l) {
+        return l->signal     ? "a signal ends the task"
+               : l->deaf     ? "the runner does not read answers any more"
+               : l->question ? "the node waits for the operator"
+                             : NULL;
+}
+
 int serve_call(struct launch *l, const struct envelope *e, struct error *err) {
         const json_t *name = json_object_get(e->data, "name");
         json_t *input = json_object_get(e->data, "input");
@@ -225,10 +234,8 @@ int serve_call(struct launch *l, const struct envelope *e, struct error *err) {
         r = use_id(l, e->id);
         if (r < 0)
                 (void) snprintf(reason, sizeof(reason), "%s", id_problem(r));
-        else if (l->deaf)
-                (void) snprintf(reason, sizeof(reason), "the runner does not read answers any more");
-        else if (l->question)
-                (void) snprintf(reason, sizeof(reason), "the node waits for the operator");
+        else if (over(l))
+                (void) snprintf(reason, sizeof(reason), "%s", over(l));
         else
                 tool = gate_admit(&l->gate, name, input ? input : none, reason, sizeof(reason));
         if (tool) {
@@ -241,7 +248,7 @@ int serve_call(struct launch *l, const struct envelope *e, struct error *err) {
         }
         if (r == -EINVAL || r == -E2BIG) /* nobody could tell what is answered; or it does not end */
                 return error_set(err, -EPROTO, "the runner sent a tool_call: %s", reason);
-        return reply(l, e->id, &answer, err);
+        return l->signal ? 0 : reply(l, e->id, &answer, err);
 }
 
 /* ---- ask_user envelopes ---- */
@@ -268,6 +275,8 @@ int serve_question(struct launch *l, const struct envelope *e, struct error *err
         r = use_id(l, e->id);
         if (r < 0)
                 (void) snprintf(reason, sizeof(reason), "%s", id_problem(r));
+        else if (over(l))
+                (void) snprintf(reason, sizeof(reason), "%s", over(l));
         else if (gate_admit(&l->gate, name, e->data, reason, sizeof(reason)) &&
                  json_object_get(l->order->op->tools, "ask_user"))
                 call_program(l, "ask_user", e->data, &answer);
@@ -279,6 +288,8 @@ int serve_question(struct launch *l, const struct envelope *e, struct error *err
         }
         if (r == -EINVAL || r == -E2BIG)
                 return error_set(err, -EPROTO, "the runner sent an ask_user: %s", reason);
+        if (l->deaf || l->signal)
+                return 0;
         data = answers_of(&answer);
         return data ? channel_send(&l->channel, ENVELOPE_ASK_USER_ANSWER, e->id, data, err)
                     : error_set(err, -ENOMEM, "out of memory");

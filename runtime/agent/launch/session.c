@@ -12,6 +12,7 @@
  *   tool_call, ask_user                serve.c: answered in every case; without an id the channel is broken
  *   event, session_capture             counted, cut, written down
  *   result                             the end: nothing is read after it
+ *   anything after a signal            nothing is carried out or answered
  *   end of the stream before it        the task fails with the runner's exit code and the end of its stderr
  */
 #include <errno.h>
@@ -30,56 +31,81 @@
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
 
-enum { NS_PER_MS = 1000000, DRAIN_MS = 1000, STDERR_SHOWN = 2048, FAREWELL_MS = 2000 };
+enum { NS_PER_MS = 1000000, DRAIN_MS = 1000, STDERR_SHOWN = 2048, FAREWELL_MS = 2000, EOF_MS = 500 };
 
-/* A signal ends the task: the runner gets it, a second SIGINT kills it. */
-static void on_signal(struct launch *l) {
+/* A signal ends the task: the runner gets it and has LAUNCH_END_MS, a second one kills it. */
+static void look_for_signal(struct launch *l) {
         struct signalfd_siginfo info;
 
         if (read(l->order->signal_fd, &info, sizeof(info)) != sizeof(info))
                 return;
+        if (!l->signal)
+                l->patience = clock_ns() + (uint64_t) LAUNCH_END_MS * NS_PER_MS;
         launch_command_signal(&l->command, l->signal ? SIGKILL : (int) info.ssi_signo);
         l->signal = (int) info.ssi_signo;
 }
 
+/* How long to wait: until @end_ns (0: for ever), the end of the patience with a signal, or what may be waited
+ * for somebody whom the runner left behind. Return: for poll(2). */
+static int wait_ms(const struct launch *l, uint64_t now, uint64_t end_ns) {
+        const uint64_t drain_ns = (uint64_t) DRAIN_MS * NS_PER_MS;
+        uint64_t end = end_ns;
+
+        if (l->signal && (end == 0 || l->patience < end))
+                end = l->patience;
+        if (l->command.over && (end == 0 || now + drain_ns - l->drain_ns < end))
+                end = now + drain_ns - l->drain_ns;
+        return end == 0 ? -1 : (int) ((end - now) / NS_PER_MS) + 1;
+}
+
+/* Reads more of what the runner says. */
+static int read_on(struct launch *l, struct error *err) {
+        const size_t before = l->channel.in.len - l->channel.start;
+
+        if (channel_fill(&l->channel) < 0)
+                return error_set(err, -EIO, "read from the runner: %s", strerror(errno));
+        if (l->command.over)
+                l->drain_bytes += l->channel.in.len - l->channel.start - before;
+        return 0;
+}
+
 /**
  * The next envelope. @end_ns: 0: no limit
- * Return: 1, 0 (the stream has ended, or the runner has and left somebody who holds it), -ETIMEDOUT, -EINTR,
- * or as channel_next().
+ * Return: 1, 0 (the stream has ended, or the runner has and left somebody who holds it), -ETIMEDOUT,
+ * -ECANCELED (a signal, and the runner does not end), or as channel_next().
  */
 static int hear(struct launch *l, uint64_t end_ns, struct envelope *ret, struct error *err) {
-        uint64_t drain = 0;
-
         for (;;) {
                 struct pollfd fds[4] = { { .fd = l->channel.in_fd, .events = POLLIN },
                                          { .fd = l->command.over ? -1 : l->command.sock, .events = POLLIN },
                                          { .fd = l->command.err_fd, .events = POLLIN },
                                          { .fd = l->order->signal_fd, .events = POLLIN } };
                 const uint64_t now = clock_ns();
-                int r = channel_next(&l->channel, ret, err), ms;
+                const bool over = l->command.over;
+                int r;
 
+                look_for_signal(l);
+                if (l->signal && now >= l->patience)
+                        return error_set(err, -ECANCELED, "the runner did not end after the signal");
+                r = channel_next(&l->channel, ret, err);
                 if (r != 0 || l->channel.eof)
                         return r;
-                if (l->command.over && drain == 0)
-                        drain = now + (uint64_t) DRAIN_MS * NS_PER_MS;
-                if (drain > 0 && now >= drain)
+                if (over &&
+                    (l->drain_ns >= (uint64_t) DRAIN_MS * NS_PER_MS || l->drain_bytes > LAUNCH_DRAIN_MAX))
                         return 0;
                 if (end_ns > 0 && now >= end_ns)
                         return -ETIMEDOUT;
-                ms = drain > 0    ? (int) ((drain - now) / NS_PER_MS) + 1
-                     : end_ns > 0 ? (int) ((end_ns - now) / NS_PER_MS) + 1
-                                  : -1;
-                r = poll(fds, ARRAY_SIZE(fds), ms);
+                r = poll(fds, ARRAY_SIZE(fds), wait_ms(l, now, end_ns));
+                if (over)
+                        l->drain_ns += clock_ns() - now;
                 if (r < 0 && errno != EINTR)
                         return error_set(err, -errno, "poll: %s", strerror(errno));
                 if (r <= 0)
                         continue;
-                if (fds[3].revents)
-                        on_signal(l);
                 if (fds[2].revents)
                         launch_command_said(&l->command);
-                if (fds[0].revents && channel_fill(&l->channel) < 0)
-                        return error_set(err, -EIO, "read from the runner: %s", strerror(errno));
+                if (fds[0].revents && read_on(l, err) < 0)
+                        return -EIO;
                 if (fds[1].revents)
                         launch_command_heard(&l->command);
         }
@@ -151,6 +177,7 @@ static int begin(struct launch *l, struct error *err) {
                 r = launch_command_start(l->order->dir, l->order->argv, &l->command, err);
         if (r == 0)
                 r = channel_init(&l->channel, l->command.out_fd, l->command.in_fd);
+        l->channel.stop_fd = l->order->signal_fd;
         if (r == 0)
                 r = greet(l, err);
         if (r == 0)
@@ -258,7 +285,8 @@ static void add_cause(struct launch *l, struct error *err) {
 
 static void finish(struct launch *l, bool kill_it) {
         l->command.in_fd = fd_close(l->command.in_fd);
-        if (kill_it)
+        /* one that has closed its output may have ended: then how it did is on the way */
+        if (kill_it && !(l->channel.eof && launch_command_wait(&l->command, EOF_MS)))
                 launch_command_signal(&l->command, SIGKILL);
         if (launch_command_wait(&l->command, LAUNCH_END_MS))
                 return;
@@ -304,6 +332,9 @@ static json_t *report(struct launch *l, int code, const char *failure, const cha
         AUTO_JSON json_t *all = l->result ? json_copy(l->result) : json_object();
         int r = own && all ? 0 : -1;
 
+        /* its words for what only the launcher knows */
+        (void) json_object_del(all, "failure_code");
+        (void) json_object_del(all, "question");
         if (r == 0 && *text)
                 r = json_object_set_new(own, "error", json_from_bytes(text, ERROR_MSG_MAX));
         if (r == 0 && *failure)
@@ -327,13 +358,12 @@ static void conclude(struct launch *l, int r, struct error *err, struct launch_e
         ret->code = code_of(l, r);
         (void) snprintf(ret->failure_code, sizeof(ret->failure_code), "%s", failure);
         (void) snprintf(ret->text, sizeof(ret->text), "%s", r < 0 ? err->msg : "");
-        launch_event(
-                l, "delegate_finished",
-                json_pack("{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:o}", "status", status_of(ret->code), "exit_code",
-                          ret->code, "steps", l->meter.steps, "tokens",
-                          l->meter.input + l->meter.output + l->meter.cache_read + l->meter.cache_creation,
-                          "refused", (json_int_t) l->refused, "ignored", (json_int_t) l->ignored, "dropped",
-                          (json_int_t) l->dropped, "error", json_from_bytes(ret->text, ERROR_MSG_MAX)));
+        launch_event(l, "delegate_finished",
+                     json_pack("{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:o}", "status", status_of(ret->code),
+                               "exit_code", ret->code, "steps", l->meter.steps, "tokens",
+                               launch_tokens(&l->meter), "refused", (json_int_t) l->refused, "ignored",
+                               (json_int_t) l->ignored, "dropped", (json_int_t) l->dropped, "error",
+                               json_from_bytes(ret->text, ERROR_MSG_MAX)));
         ret->report = report(l, ret->code, failure, ret->text);
 }
 
@@ -364,6 +394,8 @@ void launch_task(const struct launch_order *order, struct launch_end *ret) {
         r = begin(&l, &err);
         if (r == 0)
                 r = converse(&l, &err);
+        if (r == -ECANCELED)
+                look_for_signal(&l); /* which broke off what was written */
         if (l.command.sock >= 0)
                 finish(&l, r < 0);
         conclude(&l, r, &err, ret);
