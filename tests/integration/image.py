@@ -619,6 +619,7 @@ def hostile():
         'root-link': ([member('/', S, link=out)], ''), 'file-as-dir': ([member('f'), member('f/g')], 'leads through'),
         'name-long': ([member('n' * 300)], 'too long'), 'path-long': ([member('/'.join(['d'] * 2500))], 'too long'),
         'id-huge': ([member('f', uid=4294967295)], ''), 'size-lie': (bytes(evil), ''), 'noise': (os.urandom(4096), ''),
+        'hard-to-whiteout': ([member('.wh.f'), member('h', L, link='f')], 'outside'),
         'nested': (gzip.compress(gzip.compress(tar(member('f', R, b'x')))), 'neither a tar'),
         'cut': (tar(member('f', R, b'x' * 5000))[:2048], ''),
     }
@@ -645,6 +646,7 @@ def hostile():
         'file-then-dir': ([member('d', R, b'1'), member('d', D), member('d/x', R, b'2')], {'d/x': b'2'}),
         'hard-self': ([member('f', R, b'1'), member('f', L, link='f')], {'f': b'1'}),
         'hard-then-write': ([member('f', R, b'1'), member('g', L, link='f'), member('g', R, b'2')], {'f': b'1', 'g': b'2'}),
+        'hard-to-link': ([member('l', S, link=f'{out}/canary'), member('h', L, link='l')], {}),
         'pax-path': ([big_pax('x', 'path', './y')], {'y': b'x'}), 'pax-junk': ([big_pax('x', 'comment', 'c' * 100000)], {'x': b'x'}),
         'pax-overlay': ([big_pax('x', 'SCHILY.xattr.user.overlay.opaque', 'y'),
                          big_pax('z', 'SCHILY.xattr.user.overlay.redirect', '/etc')], {'x': b'x'}),
@@ -667,8 +669,15 @@ def hostile():
                 if not os.path.islink(f'{where}/{n}') and stat.S_IMODE(st.st_mode):
                     assert not [x for x in os.listxattr(f'{where}/{n}') if 'overlay' in x or 'capab' in x], (name, n)
         assert os.listdir('outside') == ['canary'] and open('outside/canary').read() == 'canary', name
+    # a name that is removed and made again hides what the layers below have of it, in either order
+    for i, rows in enumerate(([member('.wh.d'), member('d', D), member('d/x')], [member('d', D), member('d/x'), member('.wh.d')])):
+        image('import', Image([tar(*rows)]).layout(f'again-{i}'), f'again:{i}')
+        root = json.loads(image('root', f'again:{i}'))['layers'][0]
+        assert os.getxattr(f'{root}/d', 'user.overlay.opaque') == b'y', i
+        image('rm', f'again:{i}')
     # more than is allowed: by its content, by what it claims, by what is packed into little
-    for name, rows in ('plain', [member('f', R, b'x' * (2 << 20))]), ('many', [member(f'f{i}', R, b'x' * 1000) for i in range(2000)]):
+    for name, rows in ('plain', [member('f', R, b'x' * (2 << 20))]), ('many', [member(f'f{i}', R, b'x' * 1000) for i in range(2000)]), \
+            ('holes', [big_pax('x', 'GNU.sparse.realsize', str(1 << 40))]):
         has(image('import', '--max-size', '1M', Image([tar(*rows)]).layout(f'big-{name}'), 'big:1', want=1), '--max-size')
     bomb = gzip.compress(b'\0' * (300 << 20), 9)
     with open('bomb.tar.gz', 'wb') as f:
