@@ -269,8 +269,25 @@ struct flags *flags_free(struct flags *flags) {
         return NULL;
 }
 
+/* What later options are judged by. */
+static int apply_workspace(const struct flags *flags, struct spec *spec, const struct spec_env_view *view,
+                           struct error *err) {
+        const struct key *key = key_find(SECTION_WORKSPACE, "source");
+        const struct source src = { .tier = TIER_FLAG, .origin = "--workspace", .view = view };
+        int r = 0;
+
+        for (size_t i = 0; r == 0 && i < flags->n_uses; i++)
+                if (!flags->uses[i].form && flags->uses[i].key == key)
+                        r = merge_text(spec, key, flags->uses[i].text, &src, err);
+        return r;
+}
+
 int flags_apply(const struct flags *flags, struct spec *spec, const struct spec_env_view *view,
                 struct error *err) {
+        const int failed = apply_workspace(flags, spec, view, err);
+
+        if (failed < 0)
+                return failed;
         for (size_t i = 0; i < flags->n_uses; i++) {
                 const struct flag_use *use = &flags->uses[i];
                 char origin[NAME_LEN];

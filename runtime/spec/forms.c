@@ -2,14 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
+#include "runtime/base/path.h"
 #include "runtime/spec/list.h"
 #include "runtime/spec/merge.h"
+#include "runtime/spec/narrow.h"
+#include "runtime/spec/refuse.h"
 
 static int form_rule(struct spec *spec, enum guard_do action, const char *text, const struct source *src,
                      struct error *err) {
@@ -44,15 +49,45 @@ static int form_cache(struct spec *spec, const char *text, const struct source *
 }
 
 /* One line as docker reads it: blanks before it do not count, '#' begins a comment, no quotes, no escapes. */
-static int env_line(struct spec *spec, char *line, const struct source *src, struct error *err) {
+static int env_line(struct spec *spec, char *line, const struct source *src, const struct source *repository,
+                    struct error *err) {
+        AUTO_FREE char *name = NULL, *key = NULL;
+        bool denied;
+
         line += strspn(line, " \t");
         if (!*line || *line == '#')
                 return 0;
+        name = strndup(line, strcspn(line, "="));
+        if (!name || asprintf(&key, "env.%s", name) < 0) {
+                key = NULL;
+                return error_set(err, -ENOMEM, "out of memory");
+        }
+        denied = narrow_env_denied(name);
+        if (repository && (denied || !strchr(line, '=')))
+                return refusal_add(spec, REFUSAL_ENV, repository, NULL, key,
+                                   denied ? "programs take orders or credentials from it"
+                                          : "only the operator may pass a variable on from the caller's "
+                                            "environment",
+                                   "--env NAME=VALUE") < 0
+                               ? error_set(err, -ENOMEM, "out of memory")
+                               : 0;
         return merge_text(spec, key_find(SECTION_ROOT, "env"), line, src, err);
+}
+
+/* Whether a repository has a say in the file: it, or a link to it, lies in the workspace. */
+static bool is_the_repositorys(const struct spec *spec, const char *path) {
+        const char *slash = strrchr(path, '/');
+        AUTO_FREE char *workspace = realpath(spec->workspace.source ? spec->workspace.source : ".", NULL);
+        AUTO_FREE char *parent = strndup(slash ? path : ".", slash ? (size_t) (slash - path) + 1 : 1);
+        AUTO_FREE char *dir = parent ? realpath(parent, NULL) : NULL, *end = realpath(path, NULL);
+
+        return !workspace || !dir || !end || path_below(dir, workspace) || path_below(end, workspace);
 }
 
 static int env_lines(struct spec *spec, const char *path, char *text, const struct source *src,
                      struct error *err) {
+        const struct source repository = { .tier = TIER_REPOSITORY, .file = path };
+        const bool narrow = is_the_repositorys(spec, path);
         unsigned n = 0;
 
         for (char *rest = text; rest;) {
@@ -63,7 +98,7 @@ static int env_lines(struct spec *spec, const char *path, char *text, const stru
                 n++;
                 if (len > 0 && line[len - 1] == '\r')
                         line[len - 1] = '\0';
-                r = env_line(spec, line, src, err);
+                r = env_line(spec, line, src, narrow ? &repository : NULL, err);
                 if (r < 0)
                         return error_wrap(err, r, "%s:%u", ESC(path), n);
         }

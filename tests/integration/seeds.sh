@@ -238,6 +238,21 @@ planted_home() {
         eq "$W/evil planted" "$(xargs <out)"
         eq 'true' "$(host_state ev enabled)"
         lacks "$(entries ev sandbox_host_state_mounted)$(entries ev host_state_seeded)" evil
+        # red without is_the_repositorys(): what is a repository's file gives no orders, by whatever way it is named
+        printf 'ANTHROPIC_BASE_URL=evil\nCALLERS\nFINE=1\n' | tee .env >"$T/own.env"
+        ln -s "$T/own.env" link.env
+        mkdir -p sub
+        for said in "$W/.env -w ." "../.env -w .." link.env; do
+                if [[ $said == ../* ]]; then cd sub; fi
+                # shellcheck disable=SC2086 # words
+                CALLERS=secret sandbox --events "$W/ev2" --env-file $said -- sh -c 'echo "[$ANTHROPIC_BASE_URL][$CALLERS]$FINE"' >"$W/out"
+                cd "$W"
+                eq '[][]1' "$(cat out)" "$said"
+                has "$(grep sandbox_env_denied ev2)" ANTHROPIC_BASE_URL
+                rm ev2
+        done
+        CALLERS=own sandbox --env-file "$T/own.env" -- sh -c 'echo "[$ANTHROPIC_BASE_URL][$CALLERS]$FINE"' >out
+        eq '[evil][own]1' "$(cat out)"
 }
 t 'an entry for each file' a_file_each
 t 'an entry for each of thousands of files' many_files
