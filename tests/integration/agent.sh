@@ -130,6 +130,14 @@ round_trip() {
         eq 100 "$(answers | wc -l)"
 }
 
+# red when the runner asks api.anthropic.com all the same, which it can reach for nothing here
+without_a_credential() {
+        mkdir -p work
+        printf '{"version":1,"node_id":"n","user_prompt":"go","model":"m","allowed_tools":["bash"]}' >task.json
+        status 1 timeout -k 5 60 env -u ANTHROPIC_API_KEY "$C" launch --task task.json -w "$W/work" >result
+        has "$(jq -r .error result)" 'launch with --model-auth proxied'
+}
+t 'no credential and no server is said at once' without_a_credential
 t 'a task: tools here and there, retries, a cut stream, metering' whole_task
 t 'a conversation that gets too long' overflows
 t 'a question, and on with its answer' pauses

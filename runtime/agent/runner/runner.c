@@ -249,6 +249,10 @@ int runner_main(int in_fd, int out_fd, char *const *vars) {
         r = wire_send(&wire, ENVELOPE_HELLO, hello_json(tool_names(), features), &err);
         if (r == 0)
                 r = await_task(&a, &err);
+        if (r == 0 && !a.model.base_url && !a.model.token && !a.model.api_key) /* 401, or minutes of trying */
+                r = error_set(&err, -EINVAL,
+                              "no credential for the model's server: launch with --model-auth proxied, or "
+                              "set ANTHROPIC_BASE_URL to one that wants none");
         if (r == 0)
                 r = work(&a, &result, &err);
         if (r < 0)
