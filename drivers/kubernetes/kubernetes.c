@@ -28,6 +28,7 @@
 #include "drivers/kubernetes/order.h"
 #include "kubernetes/life/run.h"
 #include "kubernetes/life/serve.h"
+#include "netns/policy.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
@@ -102,6 +103,7 @@ static int kubernetes_plan(const struct ctx *ctx, const struct spec *spec, struc
         struct driver_plan *plan = calloc(1, sizeof(*plan));
         struct kube_run_order of = { .ctx = ctx, .spec = spec };
         AUTO_JSON json_t *order = NULL;
+        struct policy *policy = NULL;
         int r;
 
         if (!plan)
@@ -111,6 +113,11 @@ static int kubernetes_plan(const struct ctx *ctx, const struct spec *spec, struc
         of.copied = &plan->copied;
         of.names = &plan->names;
         r = has_program(err);
+        if (r == 0) /* that it can be read: a pod has no proxy that would go by it */
+                r = policy_new(spec->network.mode, spec->network.preset,
+                               (const char *const *) spec->network.rules, spec->network.n_rules, &policy,
+                               err);
+        (void) policy_free(policy);
         if (r == 0)
                 r = copied_init(ctx, spec, &plan->copied, err);
         if (r == 0)
@@ -349,10 +356,44 @@ static int kubernetes_start(const struct driver_plan *plan, const struct start_r
         return 0;
 }
 
+/* What was asked for and a pod does not have. */
+static json_t *degraded(const struct spec *spec) {
+        const struct {
+                bool is;
+                const char *wanted, *got, *reason;
+        } rows[] = {
+                { spec->network.mode != NETWORK_OPEN && !spec->kubernetes.network_policy, "network.mode",
+                  "what the cluster lets a pod reach",
+                  "policies are the administrator's, see images/kubernetes; kubernetes.network_policy asks "
+                  "for "
+                  "one of the run's own" },
+                { spec->network.n_rules > 0, "network.rules", "none of them",
+                  "a pod has no proxy of the run's: FQDN policies are the administrator's" },
+                { spec->limits.pids > 0, "limits.pids", "the limit of the node", "a pod cannot set it" },
+                { spec->limits.open_files > 0, "limits.open_files", "the limit of the node",
+                  "a pod cannot set it" },
+                { spec->limits.file_size > 0, "limits.file_size", "none", "a pod cannot set it" },
+                { spec->home.n_seeds > 0, "home.seeds", "none of them",
+                  "a pod has no files of this host: use kubernetes.claude_profiles or kubernetes.volumes" },
+        };
+        json_t *list = json_array();
+
+        for (size_t i = 0; list && i < ARRAY_SIZE(rows); i++)
+                if (rows[i].is)
+                        (void) json_array_append_new(list,
+                                                     json_pack("{s:s,s:s,s:s}", "wanted", rows[i].wanted,
+                                                               "got", rows[i].got, "reason", rows[i].reason));
+        return list;
+}
+
 static json_t *kubernetes_report(const struct sandbox *sb) {
-        return json_pack("{s:{s:s,s:s,s:s,s:s}}", "pod", "name", text_of(sb->ready, "pod"), "uid",
+        const struct spec_kubernetes *k = &sb->plan->spec->kubernetes;
+        const char *claim = k->resume_environment ? k->resume_environment : sb->plan->names.claim;
+
+        return json_pack("{s:{s:s,s:s,s:s,s:s},s:s*,s:o*}", "pod", "name", text_of(sb->ready, "pod"), "uid",
                          text_of(sb->ready, "uid"), "namespace", text_of(sb->ready, "namespace"), "node",
-                         text_of(sb->ready, "node"));
+                         text_of(sb->ready, "node"), "environment_id", k->environment_volume ? claim : NULL,
+                         "degraded", degraded(sb->plan->spec));
 }
 
 /* ---- commands ---- */

@@ -86,20 +86,22 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
         const bool again = plan->environment.path && plan->environment.resumed;
         AUTO_JSON json_t *pod = kube_pod(plan);
         AUTO_JSON json_t *order = NULL;
+        char id[64];
 
-        if (!pod || add_env(pod, of->env) < 0)
+        (void) snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", of->run_id ? of->run_id : "");
+        if (!pod || add_env(pod, of->env) < 0 || add_env(pod, (const char *const[]){ id, NULL }) < 0)
                 return NULL;
         order = json_pack(
-                "{s:o,s:O,s:s,s:s,s:I,s:I,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s,s:b,s:o*,s:I}", "objects",
-                objects_of(plan), "pod", pod, "pod_name", plan->name, "container", plan->container, "now_s",
-                (json_int_t) plan->now_s, "previous_ms",
+                "{s:o,s:O,s:s,s:s,s:I,s:I,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s,s:b,s:o*,s:I,s:b}",
+                "objects", objects_of(plan), "pod", pod, "pod_name", plan->name, "container", plan->container,
+                "now_s", (json_int_t) plan->now_s, "previous_ms",
                 (json_int_t) (k->previous_attempt_timeout_ms ? k->previous_attempt_timeout_ms : PREVIOUS_MS),
                 "context", k->context, "file", k->kubeconfig, "ns", k->ns, "managed_by", plan->managed_by,
                 "domain", plan->domain, "owner_name", plan->owner_name, "owner_uid", plan->owner_uid,
                 "workspace", of->copied->target, "same_path",
                 strcmp(of->copied->target, of->copied->pin.path) == 0, "rules",
                 of->copied->rules ? rules_to_json(of->copied->rules) : NULL, "bytes_max",
-                (json_int_t) of->spec->limits.disk);
+                (json_int_t) of->spec->limits.disk, "comes_back", of->copied->comes_back);
         if (!order || (of->run_id && add_previous(order, plan) < 0))
                 return NULL;
         if (again && (json_object_set_new(order, "extend_claim", json_string(plan->environment.claim)) < 0 ||

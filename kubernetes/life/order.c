@@ -20,7 +20,7 @@ int order_read(int fd, struct order *ret, struct error *err) {
         struct order o = { 0 };
         json_int_t now = 0, previous = 0, ready = 0, bytes = 0;
         json_error_t why;
-        int same = 0;
+        int same = 0, back = 1;
         int r;
 
         if (lseek(fd, 0, SEEK_SET) < 0)
@@ -32,20 +32,21 @@ int order_read(int fd, struct order *ret, struct error *err) {
         if (!json ||
             json_unpack_ex(json, &why, 0,
                            "{s?s,s?s,s?s,s?s,s?s,s:o,s:o,s:s,s:s,s?s,s?o,s?s,s?s,s?s,s?s,s:I,s?I,s?I,s?s,s?b,"
-                           "s?o,s?I}",
+                           "s?b,s?o,s?I}",
                            "context", &o.context, "file", &o.file, "ns", &o.ns, "managed_by", &o.managed_by,
                            "domain", &o.domain, "objects", &o.objects, "pod", &o.pod, "pod_name", &o.pod_name,
                            "container", &o.container, "extend_claim", &o.extend_claim, "extend_patch",
                            &o.extend_patch, "owner_name", &o.owner_name, "owner_uid", &o.owner_uid,
                            "previous", &o.previous, "what", &o.what, "now_s", &now, "previous_ms", &previous,
-                           "ready_ms", &ready, "workspace", &o.workspace, "same_path", &same, "rules",
-                           &o.rules, "bytes_max", &bytes) < 0)
+                           "ready_ms", &ready, "workspace", &o.workspace, "same_path", &same, "comes_back",
+                           &back, "rules", &o.rules, "bytes_max", &bytes) < 0)
                 return error_set(err, -EINVAL, "order: %s", why.text);
         o.now_s = now;
         o.previous_ms = previous > 0 ? (uint64_t) previous : 60000;
         o.ready_ms = ready > 0 ? (uint64_t) ready : 600000;
         o.bytes_max = bytes > 0 ? (uint64_t) bytes : 0;
         o.same_path = same != 0;
+        o.comes_back = back != 0;
         o.json = TAKE_PTR(json);
         *ret = o;
         return 0;

@@ -28,6 +28,7 @@ struct order {
         uint64_t previous_ms, ready_ms;
         const char *workspace; /* path inside; NULL: nothing is copied */
         bool same_path;        /* it is also the host's */
+        bool comes_back;       /* else nothing of it is wanted */
         json_t *rules;         /* of the workspace, see rules-json.h */
         uint64_t bytes_max;    /* of the export, 0: the default */
 };

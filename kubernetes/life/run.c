@@ -59,6 +59,7 @@ struct run {
         struct pack_report report;
         struct remote_pod pod;
         bool copied;
+        bool ran; /* the pod was ready */
         uint64_t skipped;
         const char *code; /* of the failure */
 };
@@ -145,7 +146,10 @@ static size_t unmake(struct run *run) {
                 struct made *m = &run->made[--run->n_made];
                 const struct kube_delete how = { .uid = *m->uid ? m->uid : NULL };
                 struct error err = { 0 };
-                int r = kube_delete(run->kube, m->kind, run->order.ns, m->name, &how, &err);
+                /* an environment outlives a pod that ran */
+                int r = m->kind == KUBE_PVC && run->ran
+                                ? 0
+                                : kube_delete(run->kube, m->kind, run->order.ns, m->name, &how, &err);
 
                 if (r == 0 && m->kind == KUBE_POD)
                         r = kube_wait_gone(run->kube, KUBE_POD, run->order.ns, m->name, how.uid,
@@ -554,11 +558,12 @@ int command_life(int argc, char **argv, const char *const *environ_) {
                 failed(&run, r, &err);
                 return clean ? CODE_OK : CODE_FAILED;
         }
+        run.ran = true;
         r = stay(&run);
         kube_set_stop(run.kube, -1);
-        if (r == 0 && run.copied)
+        if (r == 0 && run.copied && run.order.comes_back)
                 bring_back(&run);
-        else if (run.copied)
+        else if (run.copied && run.order.comes_back)
                 tell(json_pack("{s:s,s:s,s:s,s:i,s:i}", "t", "lost", "code", "WORKSPACE_EXPORT_FAILED",
                                "text", "the pod was gone before the workspace came back", "files", 0, "bytes",
                                0));

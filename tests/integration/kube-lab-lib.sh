@@ -3,6 +3,7 @@
 #
 # lab_ready            ends the script where there is none, or who executes it is not root
 # lab_context NS SA_NS SA   KUBECONFIG is that of the service account SA of namespace SA_NS, with namespace NS
+# lab_roles NS         the Role of images/kubernetes/rbac.yaml in namespace NS, for its service account worker
 # lab_image REF FILE   an image of busybox and bash with /usr, and FILE... with what they are linked to, in the lab
 # admin ARG...         kubectl as the administrator
 # lab_end              removes the images, and waits for no namespace
@@ -15,6 +16,11 @@ lab_ready() {
         admin version >/dev/null 2>&1 || { echo 'Bail out! the lab does not answer' && exit 1; }
 }
 admin() { timeout -k 2 60 kubectl --kubeconfig "$LAB/conf/admin.kubeconfig" "$@"; }
+
+lab_roles() {
+        sed "s/ironflow-agents/$1/; s/namespace: ironflow\$/namespace: $1/; s/name: ironflow-worker\$/name: worker/" \
+                "$TOP/images/kubernetes/rbac.yaml" | admin apply -f - >/dev/null
+}
 
 lab_context() {
         local account

@@ -4,6 +4,8 @@
 . "$(dirname "$0")/../integration/lib.sh"
 # shellcheck source=tests/integration/engine-lib.sh
 . "$(dirname "$0")/../integration/engine-lib.sh"
+# shellcheck source=tests/integration/kube-lab-lib.sh
+. "$(dirname "$0")/../integration/kube-lab-lib.sh"
 
 # layers have files of other users, which the program can remove
 trap '"$C" image rm busy:1 >/dev/null 2>&1; "$C" image gc >/dev/null 2>&1; engines_clean; clean' EXIT
@@ -28,6 +30,15 @@ else
         echo 'not ok 0 - the image for the native driver'
 fi >"$T/import.out" 2>&1
 grep '^not ok' "$T/import.out" && sed 's/^/#   /' "$T/import.out"
+
+if [ -n "${COFFERDAM_K8S-}" ] && [ "$(id -u)" = 0 ]; then
+        lab_ready
+        namespace=cofferdam-parity-$$
+        trap 'admin delete ns "$namespace" --wait=false >/dev/null 2>&1; lab_end; "$C" image rm busy:1 >/dev/null 2>&1; "$C" image gc >/dev/null 2>&1; engines_clean; clean' EXIT
+        admin create ns "$namespace" >/dev/null && admin create sa worker -n "$namespace" >/dev/null &&
+                lab_roles "$namespace" && lab_image lab.local/busy:$$ && lab_context "$namespace" "$namespace" worker &&
+                drivers+=("kubernetes=--image lab.local/busy:$$") || echo 'not ok 0 - the lab cannot be made ready'
+fi
 
 mkdir "$T/cases"
 cd "$T/cases" || exit 99
