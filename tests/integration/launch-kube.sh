@@ -49,7 +49,7 @@ does_a_task() {
         [ ! -e ws/.cofferdam-runner ] || fail 'the runner is in the workspace'
         event delegate_finished '.status == "done"'
         wait_for 15 no_pods || fail "pods are left: $(pods)"
-        none_of_ours || fail 'something is left'
+        wait_for 5 none_of_ours || fail 'something is left'
 }
 joins_a_run() {
         local id

@@ -48,7 +48,7 @@ ends() {
                 cat out err "$T/api/log"
                 return 1
         }
-        none_of_ours || fail 'something is left'
+        wait_for 5 none_of_ours || fail 'something is left'
         # the model is asked with the credential, and nothing else has it
         ! grep -rqF "$key" out err events "$T/state" || fail 'the credential is in what was written'
 }
