@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "runtime/agent/launch/launch.h"
 #include "runtime/agent/protocol.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -29,7 +31,7 @@
 #include "runtime/run/control.h"
 #include "runtime/spec/resolve.h"
 
-enum { STOP_GRACE_S = 5, COPY_END_MS = 30000, RESUME_FILE_MAX = 8 << 20 };
+enum { STOP_GRACE_S = 5, COPY_END_MS = 30000, NS_PER_MS = 1000000, RESUME_FILE_MAX = 8 << 20 };
 
 static const char program[] = "cofferdam-runner";
 /* where a run that is made for a task has the runner; one that is joined gets a copy */
@@ -257,6 +259,29 @@ static bool far_away(const struct spec *spec) {
         return spec->driver && strcmp(spec->driver, "kubernetes") == 0;
 }
 
+/* All of @bytes to the pipe @fd, whose reader is inside and may never read. Return: 0, -ETIMEDOUT, -errno. */
+static int feed(int fd, const struct buf *bytes) {
+        const uint64_t end_ns = clock_ns() + (uint64_t) COPY_END_MS * NS_PER_MS;
+        struct pollfd out = { .fd = fd, .events = POLLOUT };
+
+        if (fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+                return -errno;
+        for (size_t done = 0; done < bytes->len;) {
+                const ssize_t n = write(fd, bytes->data + done, bytes->len - done);
+                const uint64_t now_ns = clock_ns();
+
+                if (n > 0)
+                        done += (size_t) n;
+                else if (errno != EAGAIN && errno != EINTR)
+                        return -errno;
+                else if (now_ns >= end_ns)
+                        return -ETIMEDOUT;
+                else
+                        (void) poll(&out, 1, (int) ((end_ns - now_ns) / NS_PER_MS) + 1);
+        }
+        return 0;
+}
+
 /* @script with @name as $0 by a shell inside, which reads @bytes. */
 static int run_shell(const struct run_dir *dir, const char *script, const char *name, const struct buf *bytes,
                      struct error *err) {
@@ -265,10 +290,13 @@ static int run_shell(const struct run_dir *dir, const char *script, const char *
         int r;
 
         r = launch_command_start(dir, argv, &c, err);
-        if (r == 0 && write_all(c.in_fd, bytes->data, bytes->len) < 0)
-                r = error_set(err, -EPIPE, "%s: %s", name, strerror(errno));
+        if (r == 0) {
+                r = feed(c.in_fd, bytes);
+                if (r < 0)
+                        (void) error_set(err, r, "%s: the shell does not read: %s", name, strerror(-r));
+        }
         c.in_fd = fd_close(c.in_fd);
-        if (c.sock >= 0 && !launch_command_wait(&c, COPY_END_MS) && r == 0)
+        if (c.sock >= 0 && !launch_command_wait(&c, r == 0 ? COPY_END_MS : 0) && r == 0)
                 r = error_set(err, -ETIMEDOUT, "%s: the shell does not end", name);
         if (c.over && c.err_fd >= 0) /* what it said last */
                 launch_command_said(&c);
@@ -292,9 +320,9 @@ static int copy_in(struct place *place, const char *runner, struct error *err) {
         if (r < 0)
                 return error_set(err, r, "'%s': %s", ESC(runner), strerror(-r));
         (void) snprintf(place->path, sizeof(place->path), "%s-%016" PRIx64, copied, random);
-        place->copied = true;
         r = run_shell(&place->dir, "set -C; umask 077; cat >\"$0\" && chmod 700 \"$0\"", place->path, &bytes,
                       err);
+        place->copied = r != -ETIMEDOUT; /* a shell that does not read would not remove it either */
         return r < 0 ? error_wrap(err, r, "copy the runner into run %s", place->dir.id) : 0;
 }
 

@@ -216,6 +216,27 @@ session_in_the_workspace() {
         has "$(cat err)" 'workspace'
 }
 
+# a shell inside that never reads what is fed to it; hangs for ever without the bound of feed()
+deaf_shell() {
+        [ "${COFFERDAM_LONG-}" ] || skip 'opt-in: COFFERDAM_LONG=1 waits half a minute for a shell that does not read'
+        mkdir -p root/bin root/etc root/proc root/dev root/tmp
+        cp /bin/busybox root/bin/busybox
+        printf '#!/bin/busybox sh\nexec /bin/busybox sleep 600\n' >root/bin/sh
+        chmod 755 root/bin/sh
+        mkdir work
+        id=$("$C" start --rootfs "$W/root" -w "$W/work")
+        task
+        script <<<'pass'
+        # more than a pipe holds
+        head -c 1000000 /dev/zero | tr '\0' '#' >>"$T/libexec/cofferdam-runner"
+        ends 125 --run "$id"
+        install -m 755 "$here/launch-runner.py" "$T/libexec/cofferdam-runner"
+        has "$(cat err)" 'does not read'
+        "$C" stop -t 0 "$id" >/dev/null
+        "$C" rm -f "$id" >/dev/null
+}
+
+t 'a shell inside that does not read' deaf_shell
 t 'one SIGTERM ends a runner that ignores it' ignores_sigterm
 t 'nothing is carried out after the signal' floods_after_sigterm
 t 'a child of a dead runner floods' floods_from_the_grave
