@@ -38,7 +38,8 @@ static int call_out(void) {
         return TAKE_FD(sock);
 }
 
-/* The image's variables, which the engine gave to this process: a copy, as confine_memory() wipes them. */
+/* The image's variables, which the engine gave to this process: a copy, as confine_memory() wipes them. Without
+ * memory this process ends, and the container with it. */
 static char **copy_env(void) {
         char **copy;
         size_t n = 0;
@@ -46,10 +47,12 @@ static char **copy_env(void) {
         while (environ && environ[n] && n < ENV_COPY_MAX)
                 n++;
         copy = calloc(n + 1, sizeof(*copy));
-        for (size_t i = 0; copy && i < n; i++) {
+        if (!copy)
+                _exit(1);
+        for (size_t i = 0; i < n; i++) {
                 copy[i] = strdup(environ[i]);
                 if (!copy[i])
-                        return NULL;
+                        _exit(1);
         }
         return copy;
 }
@@ -144,7 +147,7 @@ _Noreturn void oci_inside(void) {
         (void) umask(0);
         signals_reset();
         conn = call_out();
-        if (!env || conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, OCI_ORDER_FDS, &n) < 0 ||
+        if (conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, OCI_ORDER_FDS, &n) < 0 ||
             !is_ours(&order, len, n))
                 _exit(1); /* the supervisor knows: nobody called, or it is gone */
         if (order.profile_bytes && take_profile(fds[1], order.profile_bytes, &profile) < 0)

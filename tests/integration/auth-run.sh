@@ -304,6 +304,7 @@ revoked_when_reaped() {
         eq 200 "$(asks)" 'nobody has revoked it'
         # red when reap() removes a run whose tokens it cannot revoke: the child of this run's supervisor has no sockets
         run --network none -- true
+        wait_for 10 none_of_ours || fail 'that child does not end' # what it looks at, gc leaves to it
         status 1 "$C" gc >out 2>&1
         has "$(cat out)" 'its tokens are not revoked: set IRONFLOW_AUTH_PROXY_ADMIN_KEY'
         eq 200 "$(asks)" 'it is for who has the key'

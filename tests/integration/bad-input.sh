@@ -187,7 +187,7 @@ t 'mount without type' option 2 type run --mount source=/usr -- true
 t 'mount of what is missing' option 125 /no/such run --mount type=bind,source=/no/such,target=/x -- true
 t 'mount over the root' option 2 / run --mount type=bind,source=/usr,target=/ -- true
 t 'mount of a container socket' option 125 docker.sock run --mount type=bind,source=/var/run/docker.sock,target=/x -- true
-t 'a driver that is not there' option 125 "'podman'" run --driver podman -- true
+t 'a driver that needs an image' option 2 "driver 'podman'" run --driver podman -- true
 t 'mount of /proc' option 125 /proc run --mount type=bind,source=/proc,target=/x -- true
 t 'environment name with a blank' option 2 'A B' run -e 'A B=1' -- true
 t 'environment without a name' option 2 '=' run -e '=1' -- true

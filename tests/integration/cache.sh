@@ -87,7 +87,7 @@ directory_swapped() {
 mapped() {
         head -c 65536 /dev/zero | tr '\0' a >f
         watched "f = os.open('f', os.O_RDONLY); m = mmap.mmap(f, 65536, prot=mmap.PROT_READ)" \
-                "os.stat('f'); return m[0] == ord('b') and m[65535] == ord('b')" 'tr a b <f >tmp; cat tmp >f'
+                "os.stat('f'); return m[0] == ord('b') and m[65535] == ord('b')" 'tr a b <f >tmp; cat tmp 1<>f' # without a moment in which it is short: a mapping ends with SIGBUS there
 }
 
 # Files of many pages, of which some are cached, are written anew on the host in one go; whoever opens one then reads it
