@@ -38,8 +38,8 @@ static int call_out(void) {
         return TAKE_FD(sock);
 }
 
-/* The image's variables, which the engine gave to this process: a copy, as confine_memory() wipes them. Without
- * memory this process ends, and the container with it. */
+/* The image's variables, which the engine gave to this process: a copy, as confine_memory() wipes them.
+ * Without memory this process ends, and the container with it. */
 static char **copy_env(void) {
         char **copy;
         size_t n = 0;
