@@ -363,6 +363,8 @@ open_killed() {
 # goes red without veth_hindrance()
 open_of_the_host() {
         needs_uplink
+        # the kernel removes the devices of a namespace some time after its end
+        wait_for 10 eval '[ -z "$(uplinks)" ]' || fail "left: $(uplinks)"
         # says REASON: what the record of such a run says
         says() {
                 id=$("$C" start --network open)
