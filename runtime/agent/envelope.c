@@ -66,29 +66,6 @@ void envelope_deinit(struct envelope *e) {
         errno = saved;
 }
 
-/* The reader and the writer of JSON call themselves once a level, and an empty object of two bytes takes two
- * hundred: what nests deeper or more often does not get to them. */
-static bool nests_too_much(const char *line, size_t len) {
-        size_t depth = 0, all = 0;
-        bool text = false;
-
-        for (size_t i = 0; i < len; i++) {
-                if (text && line[i] == '\\')
-                        i++;
-                else if (line[i] == '"')
-                        text = !text;
-                else if (!text && (line[i] == '{' || line[i] == '[')) {
-                        depth++;
-                        all++;
-                }
-                if (!text && (line[i] == '}' || line[i] == ']') && depth > 0)
-                        depth--;
-                if (depth > ENVELOPE_DEPTH_MAX || all > ENVELOPE_NESTS_MAX)
-                        return true;
-        }
-        return false;
-}
-
 static int malformed(const char *line, size_t len, const char *why, struct error *err) {
         char text[ENVELOPE_QUOTE_MAX + 1], quoted[2 * ENVELOPE_QUOTE_MAX];
         const size_t n = len < ENVELOPE_QUOTE_MAX ? len : ENVELOPE_QUOTE_MAX;
@@ -130,7 +107,7 @@ int envelope_parse(const char *line, size_t len, struct envelope *ret, struct er
         json_error_t problem;
         const char *why;
 
-        if (nests_too_much(line, len))
+        if (!json_modest(line, len, ENVELOPE_DEPTH_MAX, ENVELOPE_NESTS_MAX, NULL))
                 return malformed(line, len, "nested too deep, or too many objects", err);
         json = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
         if (!json && json_error_code(&problem) == json_error_out_of_memory)

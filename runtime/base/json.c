@@ -23,3 +23,23 @@ json_t *json_from_bytes(const char *s, size_t max) {
         }
         return json_string(out);
 }
+
+bool json_modest(const char *text, size_t len, size_t depth_max, size_t nests_max, size_t *ret) {
+        size_t depth = 0, all = 0;
+        bool quoted = false;
+
+        for (size_t i = 0; i < len && depth <= depth_max && all <= nests_max; i++) {
+                if (quoted && text[i] == '\\')
+                        i++;
+                else if (text[i] == '"')
+                        quoted = !quoted;
+                else if (!quoted && (text[i] == '{' || text[i] == '[')) {
+                        depth++;
+                        all++;
+                } else if (!quoted && (text[i] == '}' || text[i] == ']') && depth > 0)
+                        depth--;
+        }
+        if (ret)
+                *ret = all;
+        return depth <= depth_max && all <= nests_max;
+}

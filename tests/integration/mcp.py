@@ -69,6 +69,14 @@ def serve(kind):
                 sys.stdout.write("x" * (6 << 20))
                 sys.stdout.flush()
                 time.sleep(60)
+            if kind == "blank":  # for so long that a client that waits for its end is seen
+                end = time.time() + 25
+                while time.time() < end:
+                    os.write(1, b"\n" * 65536)
+            if kind == "bomb":
+                sys.stdout.write('{"jsonrpc": "2.0", "id": %d, "result": {"content": [%s0]}}\n' % (m["id"], "{}," * 100000))
+                sys.stdout.flush()
+                continue
             if kind == "silent":
                 held.append(m)
                 continue
@@ -138,6 +146,13 @@ def floods():
     check(got[0][1] and "floods" in got[0][0], got[0])
     check(got[1][1] and "longer than" in got[1][0], got[1])
     check(got[2][1] and "floods" in got[2][0], got[2])
+
+
+def endless():
+    """Lines with nothing in them, and one that would take twenty megabytes of memory a megabyte."""
+    got, _, _ = calls({k: server(k) for k in ("blank", "bomb")}, ("mcp__blank__echo", {}), ("mcp__bomb__echo", {}))
+    check(got[0][1] and "blank lines" in got[0][0], got[0])
+    check(got[1][1] and "no JSON" in got[1][0], got[1])
 
 
 def order():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # MCP servers inside: the runner's client against servers from npm in a sandbox without network, and against servers
 # that misbehave. Without the limit of messages `floods` turns red, without the match of ids `order`, without the check
-# of versions `version`.
+# of versions `version`, without the count of blank lines or json_modest() `endless`.
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 export RUNNER=$T/libexec/cofferdam-runner TMPDIR=$T
@@ -29,6 +29,7 @@ t 'server-everything over streamable HTTP' real everything_http
 t 'server-memory: state over calls' real memory
 t 'a server that dies, before and while it is asked' case_of dies
 t 'a server that floods' case_of floods
+t 'a server of blank lines, and of bombs' case_of endless
 t 'a server that answers late, twice, out of order' case_of order
 t 'a server that never answers' case_of silent
 t 'a server that asks' case_of asks

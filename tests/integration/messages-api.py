@@ -12,6 +12,7 @@ DIR/script.json is a list, one entry for each request, in order:
   "silent": S                          nothing for so long, then nothing more
   "usage": {..}                        what is counted; else 10 input and 5 output tokens
   "raw": TEXT                          these bytes are the body
+  "times": N                           that often
   "loop": true                         this entry stays
 After the last entry every request is answered with the text "done". With --context a request over BYTES is refused as
 too long and takes no entry.
@@ -131,7 +132,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         if "raw" in step:
-            self.chunk(step["raw"], False)
+            for _ in range(step.get("times", 1)):
+                self.chunk(step["raw"], False)
             self.wfile.write(b"0\r\n\r\n")
             return
         events, usage = events_of(step)

@@ -102,6 +102,31 @@ def retries():
     same(1, len(set(bodies)), "the same request each time: nothing of the cut answer is in it")
 
 
+def hostile_model():
+    """Answers that do not end, that would take gigabytes, that no launcher would take, numbers that are none."""
+    comments = {"raw": (":" + "x" * 1000 + "\n") * 1000, "times": 180}  # 180 MB without one event
+    result, _, _ = run([comments], max_retries=0)
+    check("does not end" in result["error"], result["error"])
+    for bomb in ("{}," * 100000, "[" * 200 + "]" * 200 + ","):
+        result, _, _ = run([{"raw": 'data: {"type": "x", "a": [' + bomb + '0]}\n\n'}], max_retries=0)
+        check("nested too deep, or has too many objects" in result["error"], result["error"])
+    deep = '{"todos": ' + "[" * 120 + "]" * 120 + "}"
+    use = {"type": "tool_use", "id": "t1", "name": "todo_write", "input": {}, "raw": deep}
+    result, r, api = run([{"blocks": [use]}], tools=["todo_write"])
+    check("no JSON" in drive.results_of(api)["t1"][0] and not [e for e in r.said if e["type"] == "tool_call"], "too deep a call")
+    most = 2 ** 63 - 1
+    usage = {"input_tokens": most, "output_tokens": most, "cache_read_input_tokens": -1, "cache_creation_input_tokens": 1.5}
+    events = [("message_start", {"message": {"usage": usage}}),
+              ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": "hi"}}),
+              ("content_block_stop", {"index": 0}),
+              ("message_delta", {"delta": {"stop_reason": "\u00e9" * 40}, "usage": usage}), ("message_stop", {})]
+    raw = "".join(f"data: {json.dumps({'type': t, **e})}\n\n" for t, e in events)
+    result, r, _ = run([{"raw": raw}])  # run() compares with what was counted: nothing
+    same({"text": "hi"}, result["output"], "output")
+    same(["done"], [e["outcome"] for e in r.events("llm_step_finished")], "the request is told of")
+    same(0, result["tokens"], "tokens")
+
+
 def no_retry():
     for status, kind in ((400, "invalid_request_error"), (401, "authentication_error"), (404, "not_found_error")):
         result, r, api = run([{"status": status, "error": {"type": kind, "message": "because"}}])

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # The contained side of the agent pair alone: runner.py speaks the envelopes, messages-api.py is the model's server.
 # What a case says would turn red: without the check of the schema `reading`, without RESOLVE_BENEATH `paths`, without
-# the sweep of descendants `bash_hostile`, without keeping signatures `parallel_tools`, without discarding a cut answer
-# `retries`, without the repair of conversations `replay` and `pause_resume`.
+# the sweep of descendants `bash_hostile`, without json_modest() or the limit of bytes `hostile_model`, without keeping
+# signatures `parallel_tools`, without discarding a cut answer `retries`, without the repair of conversations `replay` and
+# `pause_resume`.
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 export RUNNER=$T/libexec/cofferdam-runner TMPDIR=$T
@@ -47,6 +48,7 @@ t 'protocol 2: usage is what the server counted' case_of protocol_two
 t 'parallel tools, thinking with its signature, answers in any order and unasked' case_of parallel_tools
 t 'calls that are not advertised, not JSON, not fitting or denied' case_of bad_calls
 t '429 with retry-after, 529, a cut stream, an error in the stream' case_of retries
+t 'answers without an end, bombs, numbers that are none' case_of hostile_model
 t 'what is not tried again' case_of no_retry
 t 'a conversation that is too long is made shorter' case_of overflow
 t 'a conversation that cannot be made shorter' case_of overflow_for_good

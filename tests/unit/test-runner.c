@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "runtime/agent/runner/session.h"
 #include "runtime/agent/runner/tools.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/json.h"
 
 static json_t *parse(const char *text) {
@@ -274,6 +276,56 @@ static void tool_schemas_are_tools(void **state) {
         assert_null(tool_schema("Bash"));
 }
 
+/* Red without the look at the clock, and at the launcher, in more(): bytes that are there are taken for ever.
+ */
+static void http_read_ends_at_its_time_though_there_is_more(void **state) {
+        AUTO_HTTP struct http_exchange x = { .stream.fd = -1, .body.framing = HTTP_TO_EOF };
+        AUTO_FD int peer = -1;
+        struct wire wire;
+        char room[16];
+        int pair[2];
+
+        (void) state;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+        x.stream.fd = pair[0];
+        peer = pair[1];
+        assert_int_equal(wire_init(&wire, -1, -1), 0);
+        x.stream.wire = &wire;
+        assert_int_equal(write(peer, "abcdef", 6), 6);
+        assert_int_equal(http_read(&x, room, sizeof(room), 1), -ETIMEDOUT);
+        assert_int_equal(http_read(&x, room, 3, clock_ns() + 60000000000ULL), 3);
+        assert_int_equal(write(peer, "ghi", 3), 3);
+        assert_int_equal(http_read(&x, room, sizeof(room), 1), 3); /* what was read is had */
+        wire.ended = true;
+        assert_int_equal(http_read(&x, room, sizeof(room), clock_ns() + 60000000000ULL), -EPIPE);
+        wire_deinit(&wire);
+}
+
+static void json_modest_counts_what_nests(void **state) {
+        static const struct {
+                const char *text;
+                bool modest;
+                size_t n;
+        } cases[] = { { "[[[]]]", true, 3 },
+                      { "[[[[]]]]", false, 4 },
+                      { "[{},{},{}]", true, 4 },
+                      { "[1,{},{},{},{}]", false, 5 },
+                      { "\"[[[[[[\"", true, 0 },
+                      { "\"\\\"[[[[[[\"", true, 0 },
+                      { "]]][", true, 1 },
+                      { "\"\\", true, 0 },
+                      { "", true, 0 } };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                size_t n = 99;
+
+                assert_int_equal(json_modest(cases[i].text, strlen(cases[i].text), 3, 4, &n),
+                                 cases[i].modest);
+                assert_int_equal(n, cases[i].n);
+        }
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(schema_check_accepts_and_rejects),
@@ -285,6 +337,8 @@ int main(void) {
                 cmocka_unit_test(session_split_never_parts_a_pair),
                 cmocka_unit_test(model_stream_event_takes_the_order_of_the_api),
                 cmocka_unit_test(tool_schemas_are_tools),
+                cmocka_unit_test(http_read_ends_at_its_time_though_there_is_more),
+                cmocka_unit_test(json_modest_counts_what_nests),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);

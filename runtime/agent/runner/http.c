@@ -180,8 +180,17 @@ static int write_head(const char *method, const struct http_url *url, const stru
 /* Reads more of the answer. Return: 0 (also at its end: see @eof), -errno. */
 static int more(struct http_exchange *x, uint64_t deadline_ns) {
         char room[READ_BYTES];
-        const ssize_t n = stream_read(&x->stream, room, sizeof(room), deadline_ns);
+        ssize_t n;
+        int r;
 
+        /* one that always has something to say is never waited for: the time and the launcher are asked here
+         */
+        if (clock_ns() >= deadline_ns)
+                return -ETIMEDOUT;
+        r = wire_poll(x->stream.wire, NULL, 0, 1);
+        if (r < 0)
+                return r;
+        n = stream_read(&x->stream, room, sizeof(room), deadline_ns);
         if (x->used > 0 && x->in.len > 0) {
                 memmove(x->in.data, x->in.data + x->used, x->in.len - x->used);
                 x->in.len -= x->used;

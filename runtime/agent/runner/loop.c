@@ -90,8 +90,10 @@ static int take_text(const json_t *content, struct buf *out) {
 static json_t *object_in(const struct agent *a, const struct finish *f) {
         const char *open = f->text.len ? memchr(f->text.data, '{', f->text.len) : NULL;
         const char *close = f->text.len ? memrchr(f->text.data, '}', f->text.len) : NULL;
-        json_t *o =
-                open && close && close > open ? json_loadb(open, (size_t) (close - open) + 1, 0, NULL) : NULL;
+        const size_t len = open && close && close > open ? (size_t) (close - open) + 1 : 0;
+        json_t *o = len > 0 && json_modest(open, len, MODEL_DEPTH_MAX, MODEL_NESTS_MAX, NULL)
+                            ? json_loadb(open, len, 0, NULL)
+                            : NULL;
 
         if (o && schema_check(a->env.output_schema, o, NULL) < 0) {
                 json_decref(o);

@@ -230,7 +230,7 @@ static int attend(struct mcp_server *s, bool writing, uint64_t deadline, struct 
 
         if (r < 0)
                 return r;
-        if (r == 0)
+        if (r == 0 || clock_ns() >= deadline) /* also when it floods */
                 return -ETIMEDOUT;
         if (p[1].revents) {
                 n = read(s->err, room, sizeof(room));
@@ -278,6 +278,12 @@ static int send_line(struct mcp_server *s, const json_t *message, uint64_t deadl
         return 0;
 }
 
+static json_t *load(const char *text, size_t len) {
+        return json_modest(text, len, MCP_DEPTH_MAX, MCP_NESTS_MAX, NULL)
+                       ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
+}
+
 /* The next message. Return: 0, -ETIMEDOUT, -ESHUTDOWN, -EPIPE, -ENOMEM. */
 static int next_line(struct mcp_server *s, uint64_t deadline, json_t **ret, struct error *err) {
         size_t scanned = 0;
@@ -294,10 +300,12 @@ static int next_line(struct mcp_server *s, uint64_t deadline, json_t **ret, stru
                 if (lf) {
                         const bool blank = len == 0 || (len == 1 && s->line.data[0] == '\r');
 
-                        *ret = blank ? NULL : json_loadb(s->line.data, len, JSON_REJECT_DUPLICATES, NULL);
+                        *ret = blank ? NULL : load(s->line.data, len);
                         s->line.len -= len + 1;
                         memmove(s->line.data, s->line.data + len + 1, s->line.len);
                         scanned = 0;
+                        if (blank && ++s->noise > MCP_NOISE_MAX)
+                                return die(s, err, "it floods: %d blank lines", MCP_NOISE_MAX);
                         if (blank)
                                 continue;
                         return *ret ? 0 : die(s, err, "it said a line that is no JSON");
@@ -382,7 +390,7 @@ static int post(struct mcp_server *s, const json_t *message, json_int_t id, uint
 /* One message out of a body or of an event. Return: 1: the answer; 0; -errno. */
 static int take_text(struct mcp_server *s, const char *text, size_t len, json_int_t id, uint64_t deadline,
                      json_t **ret, struct error *err) {
-        AUTO_JSON json_t *got = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL), *reply = NULL;
+        AUTO_JSON json_t *got = load(text, len), *reply = NULL;
         int r;
 
         if (!got)
@@ -534,12 +542,14 @@ static uint64_t call_ms(const struct mcp_server *s) {
 static int list(struct mcp_server *s, const char *method, const char *key, size_t max, json_t **ret,
                 struct error *err) {
         AUTO_JSON json_t *all = json_array(), *cursor = NULL;
+        const uint64_t end = clock_ns() + call_ms(s) * MS; /* of all pages */
 
         for (int page = 0; page < MCP_PAGES_MAX; page++) {
                 AUTO_JSON json_t *result = NULL;
+                const uint64_t now = clock_ns();
                 json_t *next;
                 int r = request(s, method, cursor ? json_pack("{s:O}", "cursor", cursor) : json_object(),
-                                call_ms(s), &result, err);
+                                end > now ? (end - now) / MS : 0, &result, err);
 
                 if (r < 0)
                         return r;

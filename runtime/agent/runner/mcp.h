@@ -16,6 +16,8 @@
 enum {
         MCP_MESSAGE_MAX = 4 * 1024 * 1024, /* bytes */
         MCP_NOISE_MAX = 10000,             /* messages that are no answer, while one is awaited */
+        MCP_DEPTH_MAX = 96,                /* levels of JSON, and arrays and objects of a message */
+        MCP_NESTS_MAX = 50000,
         MCP_TOOLS_MAX = 512,
         MCP_PAGES_MAX = 64,
         MCP_SERVERS_MAX = 32,

@@ -12,7 +12,14 @@
 #include "runtime/base/json.h"
 #include "runtime/base/parse.h"
 
-enum { HEAD_MS = 300000, IDLE_MS = 120000, ERROR_BYTES_MAX = 64 * 1024, READ_BYTES = 16 * 1024 };
+enum {
+        HEAD_MS = 300000,
+        IDLE_MS = 120000,
+        ANSWER_MS = 3600000,
+        ERROR_BYTES_MAX = 64 * 1024,
+        READ_BYTES = 16 * 1024,
+        EVENT_NESTS = 4, /* what every event has */
+};
 
 static const uint64_t MS = 1000000;
 
@@ -27,7 +34,7 @@ struct block {
 struct model_stream {
         struct model_answer *answer;
         struct block blocks[MODEL_BLOCKS_MAX];
-        size_t n, bytes;
+        size_t n, bytes, nests;
         bool started;
         struct model_usage base; /* of what the answer had before: usage in deltas is cumulative */
 };
@@ -75,10 +82,13 @@ static int strange(struct model_stream *s, const char *what) {
 
 /* --- events of the stream ------------------------------------------------------------------------------- */
 
+/* More is no number of tokens, and sums of them stay numbers. */
+static const json_int_t USAGE_MAX = 1000000000000;
+
 static void count(const json_t *usage, const char *name, uint64_t *ret) {
         const json_t *v = json_object_get(usage, name);
 
-        if (json_is_integer(v) && json_integer_value(v) >= 0)
+        if (json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) <= USAGE_MAX)
                 *ret = (uint64_t) json_integer_value(v);
 }
 
@@ -138,6 +148,8 @@ static int on_block_delta(struct model_stream *s, const json_t *e) {
                         return strange(s, "a delta without its citation");
                 if (!b->citations)
                         b->citations = json_array();
+                if (json_array_size(b->citations) == MODEL_CITATIONS_MAX)
+                        return strange(s, "more citations than are taken");
                 return json_array_append(b->citations, v) < 0 ? -ENOMEM : 0;
         }
         for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -178,7 +190,9 @@ static int close_input(struct model_stream *s, struct block *b) {
                                        json_object_set_new(b->base, "input", json_object()) == 0
                                ? 0
                                : -ENOMEM;
-        input = json_loadb(b->text.data, b->text.len, 0, NULL);
+        input = json_modest(b->text.data, b->text.len, MODEL_DEPTH_MAX, MODEL_NESTS_MAX, NULL)
+                        ? json_loadb(b->text.data, b->text.len, 0, NULL)
+                        : NULL;
         if (!json_is_object(input)) {
                 json_decref(input);
                 input = json_object();
@@ -217,7 +231,7 @@ static int on_block_stop(struct model_stream *s, const json_t *e) {
 static int on_delta(struct model_stream *s, const json_t *e) {
         const char *reason = json_string_value(json_object_get(json_object_get(e, "delta"), "stop_reason"));
 
-        if (reason)
+        if (reason && strlen(reason) < sizeof(s->answer->stop_reason)) /* cut, it might be no text */
                 (void) snprintf(s->answer->stop_reason, sizeof(s->answer->stop_reason), "%s", reason);
         take_usage(s->answer, json_object_get(e, "usage"));
         return 0;
@@ -283,12 +297,18 @@ int model_stream_event(struct model_stream *s, const char *data, size_t len) {
                        { "message_delta", on_delta },
                        { "message_stop", on_stop },
                        { "error", on_error } };
-        AUTO_JSON json_t *e = json_loadb(data, len, 0, NULL);
-        const char *type = json_string_value(json_object_get(e, "type"));
+        AUTO_JSON json_t *e = NULL;
+        const char *type;
+        size_t nests;
 
         s->bytes += len;
         if (s->bytes > MODEL_ANSWER_BYTES_MAX)
                 return strange(s, "it does not end");
+        if (!json_modest(data, len, MODEL_DEPTH_MAX, MODEL_NESTS_MAX - s->nests, &nests))
+                return strange(s, "it is nested too deep, or has too many objects");
+        s->nests += nests > EVENT_NESTS ? nests - EVENT_NESTS : 0;
+        e = json_loadb(data, len, 0, NULL);
+        type = json_string_value(json_object_get(e, "type"));
         if (!type)
                 return strange(s, "an event that is no JSON object with a type");
         for (size_t i = 0; i < ARRAY_SIZE(events); i++) {
@@ -347,20 +367,34 @@ static int failed(struct http_exchange *x, uint64_t deadline_ns, struct model_an
         return judge(a);
 }
 
+static uint64_t idle_end(const struct model *m, uint64_t end) {
+        const uint64_t idle = clock_ns() + (m->idle_ms ? m->idle_ms : IDLE_MS) * MS;
+
+        return idle < end ? idle : end;
+}
+
 /* Reads events until the answer is complete. Return: enum model_outcome, -EPIPE, -ENOMEM. */
 static int receive(const struct model *m, struct http_exchange *x, struct model_answer *a) {
         CLEANUP(auto_model_stream) struct model_stream *s = model_stream_new(a);
         AUTO_SSE struct sse sse = { 0 };
         struct sse_event e;
+        const uint64_t end = clock_ns() + ANSWER_MS * MS;
         char room[READ_BYTES];
+        size_t bytes = 0;
         ssize_t n;
         bool any;
 
         if (!s)
                 return -ENOMEM;
-        while ((n = http_read(x, room, sizeof(room), clock_ns() + (m->idle_ms ? m->idle_ms : IDLE_MS) * MS)) >
-               0) {
+        while ((n = http_read(x, room, sizeof(room), idle_end(m, end))) > 0) {
                 size_t at = 0, used;
+
+                /* comments and names of events too */
+                bytes += (size_t) n;
+                if (bytes > 2 * (size_t) MODEL_ANSWER_BYTES_MAX) {
+                        (void) strange(s, "it does not end");
+                        return MODEL_AGAIN;
+                }
 
                 while (at < (size_t) n) {
                         int r = sse_feed(&sse, room + at, (size_t) n - at, &used, &any, &e);

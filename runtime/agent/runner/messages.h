@@ -12,6 +12,9 @@ enum {
         MODEL_REQUEST_BYTES_MAX = 32 * 1024 * 1024, /* what the relay passes on */
         MODEL_ANSWER_BYTES_MAX = 64 * 1024 * 1024,
         MODEL_BLOCKS_MAX = 512,
+        MODEL_DEPTH_MAX = 96,    /* levels of JSON: the launcher takes them inside its own */
+        MODEL_NESTS_MAX = 50000, /* arrays and objects of an answer, those of plain events not counted */
+        MODEL_CITATIONS_MAX = 1000,
         MODEL_REASON_MAX = 512,
 };
 

@@ -7,6 +7,8 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 
+enum { BOOK_DEPTH_MAX = 128, BOOK_NESTS_MAX = 200000 };
+
 /* Where the cell is: by its id, or by its number from 0. Return: SIZE_MAX: nowhere. */
 static size_t find_cell(const json_t *cells, const json_t *input) {
         const char *id = arg_str(input, "cell_id", NULL);
@@ -91,7 +93,8 @@ int tool_notebook_edit(struct tool_env *env, const json_t *input, struct tool_re
 
         if (work_read(env, path, TOOL_FILE_MAX, &text, &err) < 0)
                 return tool_fail(ret, "%s", err.msg);
-        book = json_loadb(buf_cstr(&text), text.len, JSON_REJECT_DUPLICATES, NULL);
+        if (json_modest(buf_cstr(&text), text.len, BOOK_DEPTH_MAX, BOOK_NESTS_MAX, NULL))
+                book = json_loadb(buf_cstr(&text), text.len, JSON_REJECT_DUPLICATES, NULL);
         cells = json_object_get(book, "cells");
         if (!json_is_array(cells))
                 return tool_fail(ret, "'%s' is no notebook", ESC(path));

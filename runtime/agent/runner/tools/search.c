@@ -178,13 +178,16 @@ static void scan_line(struct search *s, const char *path, struct scan *f, const 
         }
 }
 
-static void grep_file(struct search *s, int dir, const char *name, const char *path) {
+/* @fd: opened without following a link; what has its name now may be another */
+static void grep_file(struct search *s, int fd, const char *path) {
         AUTO_BUF struct buf text = { 0 };
         AUTO_FREE char *room = NULL;
         struct scan f = { 0 };
         const char *at, *end;
+        struct stat st;
 
-        if (file_read_at(dir, name, GREP_FILE_MAX, &text) < 0 || is_binary(text.data, text.len)) {
+        if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || file_read(fd, GREP_FILE_MAX, &text) < 0 ||
+            is_binary(text.data, text.len)) {
                 s->skipped++;
                 return;
         }
@@ -236,7 +239,12 @@ static void visit(struct search *s, int dir, const char *name, const char *path,
                 say(s, "%s%s\n", s->prefix, path);
                 s->n++;
         } else if (S_ISREG(st.st_mode)) {
-                grep_file(s, dir, name, path);
+                AUTO_FD int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+                if (fd >= 0)
+                        grep_file(s, fd, path);
+                else
+                        s->skipped++;
         }
 }
 
@@ -271,7 +279,7 @@ static int prepare(struct search *s, const char *pattern, struct error *err) {
 }
 
 /* In the child. Return: exit status. */
-static int look(struct search *s, const char *pattern, const char *single) {
+static int look(struct search *s, const char *pattern, bool single) {
         struct rlimit room = { SEARCH_MEMORY, SEARCH_MEMORY };
         struct error err = { 0 };
 
@@ -282,7 +290,7 @@ static int look(struct search *s, const char *pattern, const char *single) {
                 return 2;
         }
         if (single)
-                grep_file(s, s->env->work_fd, single, "");
+                grep_file(s, s->root, "");
         else
                 walk(s, s->root, "", 0);
         if (s->n >= s->limit)
@@ -336,7 +344,7 @@ static int answer(struct child *c, int r, const struct output *out, struct tool_
         return tool_text(ret, text.data, text.len);
 }
 
-static int search(struct search *s, const char *pattern, const char *single, struct tool_result *ret) {
+static int search(struct search *s, const char *pattern, bool single, struct tool_result *ret) {
         AUTO_OUTPUT struct output out = { 0 };
         AUTO_FD int from = -1, to = -1;
         struct child c = { .pidfd = -1 };
@@ -393,7 +401,6 @@ static void search_deinit(struct search *s) {
 
 static int run(struct search *s, const char *glob, const char *pattern, struct tool_result *ret) {
         struct error err = { 0 };
-        char self[32];
         int r;
 
         if (strlen(glob) > PATTERN_MAX || (pattern && strlen(pattern) > PATTERN_MAX))
@@ -404,9 +411,7 @@ static int run(struct search *s, const char *glob, const char *pattern, struct t
         r = open_root(s, &err);
         if (r < 0)
                 return tool_fail(ret, "%s", err.msg);
-        (void) snprintf(self, sizeof(self), "/proc/self/fd/%d",
-                        s->root); /* what was opened, not what has its name now */
-        return search(s, pattern, r == 1 ? self : NULL, ret);
+        return search(s, pattern, r == 1, ret);
 }
 
 int tool_glob(struct tool_env *env, const json_t *input, struct tool_result *ret) {
