@@ -159,30 +159,37 @@ static int read_owned(const char *path, bool may_miss, struct buf *out, struct e
         return r < 0 ? error_set(err, r, "'%s': %s", ESC(path), strerror(-r)) : 1;
 }
 
-/* Whether the path, or a link on its way, lies where the sandbox of @workspace writes. */
-static int outside(const char *path, const char *workspace, struct error *err) {
-        if (workspace && file_goes_through(path, workspace))
-                return error_set(
-                        err, -EPERM,
-                        "'%s': it, or a link to it, lies in the workspace, where the sandbox writes: "
-                        "move it out",
-                        ESC(path));
+/* Whether the path, or a link on its way, lies where the sandbox writes. */
+static int outside(const char *path, char *const *writable, struct error *err) {
+        for (; *writable; writable++) {
+                if (file_goes_through(path, *writable))
+                        return error_set(
+                                err, -EPERM,
+                                "'%s': it, or a link to it, lies in the workspace or a mount that the "
+                                "sandbox writes to ('%s'): "
+                                "move it out",
+                                ESC(path), ESC(*writable));
+        }
         return 0;
 }
 
-/* What lies in the workspace may be of the work, but a link there may not lead to files of the caller's. */
-static int no_way_out(const char *path, const char *workspace, struct error *err) {
+/* What lies there may be of the work, but a link there may not lead to files of the caller's. */
+static int no_way_out(const char *path, char *const *writable, struct error *err) {
         AUTO_FREE char *real = path ? realpath(path, NULL) : NULL;
 
-        if (real && workspace && !path_below(real, workspace) && file_goes_through(path, workspace))
-                return error_set(err, -EPERM,
-                                 "'%s': a link in the workspace, where the sandbox writes, leads out of it: "
-                                 "name a path outside",
-                                 ESC(path));
+        for (; real && *writable; writable++) {
+                if (!path_below(real, *writable) && file_goes_through(path, *writable))
+                        return error_set(
+                                err, -EPERM,
+                                "'%s': a link in the workspace or a mount that the sandbox writes to "
+                                "('%s') leads out of it: "
+                                "name a path outside",
+                                ESC(path), ESC(*writable));
+        }
         return 0;
 }
 
-static int read_operator(const struct ctx *ctx, const struct options *o, const char *workspace,
+static int read_operator(const struct ctx *ctx, const struct options *o, char *const *writable,
                          struct operator* ret, struct error *err) {
         AUTO_FREE char *fallback = NULL;
         AUTO_BUF struct buf text = { 0 };
@@ -194,7 +201,7 @@ static int read_operator(const struct ctx *ctx, const struct options *o, const c
         if (!path)
                 path = fallback;
         if (path)
-                r = outside(path, workspace, err);
+                r = outside(path, writable, err);
         if (path && r == 0)
                 r = read_owned(path, !o->operator_file, &text, err);
         if (r >= 0)
@@ -219,12 +226,28 @@ static int open_session(const struct options *o, struct error *err) {
 struct place {
         struct run_dir dir;
         char id[RUN_ID_LEN + 1];
-        bool copied;              /* the runner was: it is removed afterwards */
-        bool ours;                /* made for this task: it ends with it */
-        int hold_fd;              /* and with this process; owned; -1: a run that was joined */
-        char path[PATH_MAX];      /* of the runner, inside */
-        char workspace[PATH_MAX]; /* on the host; "": not known */
+        bool copied;         /* the runner was: it is removed afterwards */
+        bool ours;           /* made for this task: it ends with it */
+        int hold_fd;         /* and with this process; owned; -1: a run that was joined */
+        char path[PATH_MAX]; /* of the runner, inside */
+        char **writable;     /* physical paths on the host where it writes, as far as known; NULL-terminated;
+                                owned */
+        size_t n_writable;
 };
+
+/* What does not exist is not written below. */
+static int note_writable(struct place *place, const char *path, struct error *err) {
+        char **all = reallocarray(place->writable, place->n_writable + 2, sizeof(*all));
+        char *real = path ? realpath(path, NULL) : NULL;
+
+        if (!all)
+                return free(real), error_set(err, -ENOMEM, "out of memory");
+        place->writable = all;
+        all[place->n_writable] = real;
+        place->n_writable += real != NULL;
+        all[place->n_writable] = NULL;
+        return 0;
+}
 
 static int note_id(void *arg, const char *id) {
         struct place *place = arg;
@@ -353,26 +376,44 @@ static int start(const struct ctx *ctx, struct options *o, struct spec *spec, co
         return r == 0 && far_away(spec) ? copy_in(ret, runner, err) : r;
 }
 
-/* The workspace of a run that was started by somebody else. */
-static void note_workspace(struct place *place) {
+/* Where a run writes that was started by somebody else: its workspace, and what reaches the host. */
+static int note_regions(struct place *place, struct error *err) {
         AUTO_JSON json_t *state = NULL;
-        const json_t *region;
-        const char *source;
+        const json_t *regions;
+        int r = note_writable(place, NULL, err);
 
         if (run_state_load(&place->dir, &state, NULL) < 0)
-                return;
-        region = json_array_get(run_regions(state), 0);
-        source = json_string_value(json_object_get(region, "source"));
-        if (source)
-                (void) snprintf(place->workspace, sizeof(place->workspace), "%s", source);
+                return r;
+        regions = run_regions(state);
+        for (size_t i = 0; r == 0 && i < json_array_size(regions); i++) {
+                const json_t *row = json_array_get(regions, i);
+                const char *kind = json_string_value(json_object_get(row, "kind"));
+
+                if (i == 0 || (kind && (strcmp(kind, "direct") == 0 || strcmp(kind, "staged") == 0)))
+                        r = note_writable(place, json_string_value(json_object_get(row, "source")), err);
+        }
+        return r;
+}
+
+/* The workspace of a specification, and what else it mounts so that what is written reaches the host. */
+static int note_mounts(struct place *place, const struct ctx *ctx, const struct spec *spec,
+                       struct error *err) {
+        const char *workspace = spec->workspace.source ? spec->workspace.source : ctx->cwd;
+        int r = note_writable(place, workspace ? workspace : ".", err);
+
+        for (size_t i = 0; r == 0 && i < spec->n_mounts; i++) {
+                const struct spec_mount *m = &spec->mounts[i];
+
+                if (!m->readonly && (m->type == MOUNT_BIND || m->shared)) /* an overlay keeps what it gets */
+                        r = note_writable(place, m->source, err);
+        }
+        return r;
 }
 
 static int join(const struct ctx *ctx, const struct options *o, struct place *ret, struct error *err) {
         const int r = run_dir_open(ctx, o->run, &ret->dir, err);
 
-        if (r == 0)
-                note_workspace(ret);
-        return r;
+        return r == 0 ? note_regions(ret, err) : r;
 }
 
 static void leave(struct place *place) {
@@ -405,6 +446,9 @@ static void work_deinit(struct work *w) {
         json_decref(w->replay);
         (void) fd_close(w->session_fd);
         (void) spec_free(w->spec);
+        for (size_t i = 0; i < w->place.n_writable; i++)
+                free(w->place.writable[i]);
+        free((void *) w->place.writable);
 }
 
 static int find_runner(char ret[LIBEXEC_PATH_MAX], struct error *err) {
@@ -416,7 +460,6 @@ static int find_runner(char ret[LIBEXEC_PATH_MAX], struct error *err) {
 /* Whose workspace it is: the specification's, or that of the run. */
 static int place_of(const struct ctx *ctx, const struct options *o, const struct flags *flags, struct work *w,
                     struct error *err) {
-        AUTO_FREE char *real = NULL;
         int r;
 
         if (o->run && (flags->n_uses > 0 || flags->n_specs > 0))
@@ -425,34 +468,26 @@ static int place_of(const struct ctx *ctx, const struct options *o, const struct
         if (o->run)
                 return join(ctx, o, &w->place, err);
         r = spec_resolve(ctx, flags, &w->spec, err);
-        if (r < 0)
-                return r;
-        real = realpath(w->spec->workspace.source ? w->spec->workspace.source
-                        : ctx->cwd                ? ctx->cwd
-                                                  : ".",
-                        NULL);
-        (void) snprintf(w->place.workspace, sizeof(w->place.workspace), "%s", real ? real : "");
-        return 0;
+        return r < 0 ? r : note_mounts(&w->place, ctx, w->spec, err);
 }
 
 static int prepare(const struct ctx *ctx, const struct options *o, const struct flags *flags, struct work *w,
                    struct error *err) {
-        const char *workspace = w->place.workspace;
         int r;
 
         r = read_task(o, &w->task, err);
         if (r == 0)
                 r = place_of(ctx, o, flags, w, err);
         if (r == 0)
-                r = read_operator(ctx, o, *workspace ? workspace : NULL, &w->op, err);
+                r = read_operator(ctx, o, w->place.writable, &w->op, err);
         if (r == 0)
                 r = launch_check(&w->task, &w->op, err);
         if (r == 0)
-                r = no_way_out(o->session, *workspace ? workspace : NULL, err);
+                r = no_way_out(o->session, w->place.writable, err);
         if (r == 0)
-                r = no_way_out(o->replay, *workspace ? workspace : NULL, err);
+                r = no_way_out(o->replay, w->place.writable, err);
         if (r == 0)
-                r = no_way_out(o->resume, *workspace ? workspace : NULL, err);
+                r = no_way_out(o->resume, w->place.writable, err);
         if (r == 0 && o->replay)
                 r = read_json(o->replay, TASK_FILE_MAX, &w->replay, err);
         if (r == 0)
@@ -510,7 +545,7 @@ static int work(const struct ctx *ctx, struct options *o, struct work *w) {
                                             .dir = &w->place.dir,
                                             .task = &w->task,
                                             .op = &w->op,
-                                            .workspace = *w->place.workspace ? w->place.workspace : NULL,
+                                            .writable = w->place.writable,
                                             .argv = argv,
                                             .replay = w->replay,
                                             .protocol = (int) o->protocol,

@@ -458,6 +458,9 @@ program_of_others() {
         jq '.tools.deploy.command[0] = "'"$T/link"'"' "$T/agent.json" >a && cat a >"$T/agent.json"
         ends 125 --operator "$T/agent.json"
         has "$(cat err)" 'lies in the workspace'
+        deploy # red without the mounts in note_mounts()
+        ends 125 --operator "$T/agent.json" --mount "type=bind,source=$T/programs,target=/programs"
+        has "$(cat err)" "writes to ('$T/programs')"
         not_called
         chmod o+w "$T/agent.json"
         ends 125 --operator "$T/agent.json"
@@ -465,7 +468,7 @@ program_of_others() {
         deploy
         mv "$T/agent.json" "$W/agent.json"
         ends 125 --operator "$W/agent.json"
-        has "$(cat err)" 'in the workspace'
+        has "$(cat err)" 'lies in the workspace'
 }
 
 # ---- questions ----

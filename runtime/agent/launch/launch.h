@@ -16,8 +16,8 @@ struct launch_order {
         const struct run_dir *dir;
         const struct task *task;
         const struct operator* op;
-        const char
-                *workspace; /* physical path on the host that the sandbox may write below; NULL: not known */
+        char *const *writable; /* physical paths on the host that the sandbox may write below, as far as they
+                                  are known; NULL-terminated */
         const char *const *argv; /* the runner, as it is called inside; NULL-terminated */
         const json_t *replay;    /* data of a session_replay; NULL: none */
         int protocol;            /* the highest that is spoken: PROTOCOL_FIRST waits for no hello */

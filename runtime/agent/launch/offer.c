@@ -175,7 +175,7 @@ static int offer_program(struct launch *l, const char *name, json_t *item, struc
         struct tool *tool;
         int r;
 
-        r = program_check(path, l->order->workspace, err);
+        r = program_check(path, l->order->writable, err);
         if (r < 0)
                 return error_wrap(err, r, "tool '%s'", ESC(name));
         (void) snprintf(full, sizeof(full), "%s%s", row ? "" : "mcp__" OPERATOR_TOOLS_SERVER "__", name);
@@ -225,7 +225,7 @@ static int start_server(struct launch *l, const char *name, struct mcp_server **
         server->cancel_fds[1] = l->order->signal_fd;
         l->n_servers++;
         if (r == 0)
-                r = argv[0] ? program_check(argv[0], l->order->workspace, err)
+                r = argv[0] ? program_check(argv[0], l->order->writable, err)
                             : error_set(err, -EINVAL, "no program");
         if (r == 0)
                 r = mcp_server_start(server, MCP_ORIGIN_PLUGIN, &program, err);

@@ -24,7 +24,7 @@ static bool others_write(const struct stat *st) {
         return (st->st_uid != geteuid() && st->st_uid != 0) || (st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
-int program_check(const char *path, const char *workspace, struct error *err) {
+int program_check(const char *path, char *const *writable, struct error *err) {
         AUTO_FREE char *real = NULL;
         struct stat st;
 
@@ -38,12 +38,15 @@ int program_check(const char *path, const char *workspace, struct error *err) {
         if (others_write(&st))
                 return error_set(err, -EPERM, "'%s': others can change it: chown it to you, chmod go-w",
                                  ESC(path));
-        if (workspace && file_goes_through(path, workspace))
-                return error_set(
-                        err, -EPERM,
-                        "'%s': it, or a link to it, lies in the workspace '%s', where the sandbox writes: "
-                        "move it out",
-                        ESC(path), ESC(workspace));
+        for (; *writable; writable++) {
+                if (file_goes_through(path, *writable))
+                        return error_set(
+                                err, -EPERM,
+                                "'%s': it, or a link to it, lies in the workspace or a mount that the "
+                                "sandbox writes to ('%s'): "
+                                "move it out",
+                                ESC(path), ESC(*writable));
+        }
         return 0;
 }
 

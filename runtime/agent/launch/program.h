@@ -26,11 +26,11 @@ struct program {
 
 /**
  * program_check() - whether @path may be executed for the operator: absolute, a regular file that can be
- * executed and that nobody but its owner, who is the caller or root, can change, outside @workspace
- * @workspace: physical path that a sandbox may write below; NULL: none
+ * executed and that nobody but its owner, who is the caller or root, can change, outside all of @writable
+ * @writable: physical paths that a sandbox may write below; NULL-terminated
  * Return: 0, -EPERM, -ENOENT, -EACCES, -EINVAL, with a message that names the remedy.
  */
-int program_check(const char *path, const char *workspace, struct error *err)
+int program_check(const char *path, char *const *writable, struct error *err)
         __attribute__((warn_unused_result));
 
 /**

@@ -64,7 +64,7 @@ static void call_program(struct launch *l, const char *name, json_t *input, stru
         int r = argv && env && request ? 0 : error_set(&err, -ENOMEM, "out of memory");
 
         if (r == 0)
-                r = program_check(argv[0], l->order->workspace, &err); /* it may have changed since */
+                r = program_check(argv[0], l->order->writable, &err); /* it may have changed since */
         if (r == 0)
                 r = program_call(&program, request, (int[2]){ l->command.sock, l->order->signal_fd }, &out,
                                  &err);
