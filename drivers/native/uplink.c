@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "drivers/native/parts.h"
+#include "drivers/native/probe.h"
 #include "netns/veth.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/cleanup.h"
@@ -77,6 +78,17 @@ static bool find_servers(struct buf *ret) {
                servers_reachable(buf_cstr(ret));
 }
 
+/* Where namespaces of users can be made and those of networks cannot, "open" is the host's, as doctor says. */
+static bool has_no_namespace(const struct ctx *ctx, char *why, size_t size) {
+        struct probe_row net, users;
+
+        if (probe_one(ctx, "net_namespace", &net) != PROBE_MISSING ||
+            probe_one(ctx, "user_namespaces", &users) != PROBE_OK)
+                return false;
+        (void) snprintf(why, size, "%s", net.evidence);
+        return true;
+}
+
 int uplink_plan(struct driver_plan *plan) {
         AUTO_BUF struct buf servers = { 0 };
         char *const why = plan->uplink_why;
@@ -86,7 +98,7 @@ int uplink_plan(struct driver_plan *plan) {
                 (void) snprintf(why, size, "only root can make interfaces");
         else if (!has_net_admin() || !owns_network())
                 (void) snprintf(why, size, "no CAP_NET_ADMIN over this network namespace");
-        else if (!veth_hindrance(why, size)) {
+        else if (!veth_hindrance(why, size) && !has_no_namespace(plan->ctx, why, size)) {
                 plan->uplink = find_servers(&servers);
                 if (!plan->uplink)
                         (void) snprintf(why, size, "the name servers of this host are on its loopback");

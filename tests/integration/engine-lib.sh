@@ -55,7 +55,7 @@ X
 }
 
 docker_start() {
-        dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" --bridge=none \
+        dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" --bridge=none --ip-forward=false \
                 --iptables=false --ip6tables=false --exec-opt native.cgroupdriver=cgroupfs >"$E/docker.log" 2>&1 &
         disown
         wait_for 60 docker version >/dev/null 2>&1 || {

@@ -265,7 +265,8 @@ the_reaper_takes_what_expired() {
         status 0 kube reap >out 2>err
         eq "$(printf 'dead\nold')" "$(jq -r .name out | sort)"
         has "$(cat err)" 'jobs are not reaped'
-        eq "['fresh', 'garbage', 'none', 'unknown']" "$(query 'sorted(x["metadata"]["name"] for x in pods)')"
+        rest() { [ "['fresh', 'garbage', 'none', 'unknown']" = "$(query 'sorted(x["metadata"]["name"] for x in pods)')" ]; }
+        wait_for 20 rest || fail "there are: $(query 'sorted(x["metadata"]["name"] for x in pods)')" # the server takes a moment to delete
         tell set '{"deny": ["list pods"]}'
         status 1 kube reap >out 2>err
         normal
@@ -275,6 +276,8 @@ the_reaper_takes_what_expired() {
         for p in fresh none garbage unknown; do
                 curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$p" >/dev/null
         done
+        none_is_left() { [ '[]' = "$(query 'pods')" ]; }
+        wait_for 20 none_is_left || fail 'they stay'
         clear
 }
 
