@@ -78,7 +78,8 @@ static bool find_servers(struct buf *ret) {
                servers_reachable(buf_cstr(ret));
 }
 
-/* Where namespaces of users can be made and those of networks cannot, "open" is the host's, as doctor says. */
+/* Where namespaces of users can be made and those of networks cannot, "open" is the host's, as doctor says.
+ */
 static bool has_no_namespace(const struct ctx *ctx, char *why, size_t size) {
         struct probe_row net, users;
 

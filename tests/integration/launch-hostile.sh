@@ -37,7 +37,7 @@ start() {
         "$C" launch --task "$T/task.json" --events "$W/events" "$@" >out 2>err &
         launcher=$!
         trap 'kill -9 $launcher 2>/dev/null || :' EXIT
-        wait_for 20 test -e here || fail "it does not start: $(cat err)"
+        wait_for 60 test -e here || fail "it does not start: $(cat err)"
 }
 # over STATUS: it ends by the one SIGTERM, and leaves nothing
 over() {
