@@ -381,7 +381,8 @@ survives_dockerd() { # commands go on without it; what it keeps of the run is sw
         eq still "$("$C" exec "$id" -- echo still)"
         timeout 60 "$C" stop "$id" >/dev/null
         "$C" rm "$id" >/dev/null
-        rm -f "$E/docker.pid" "$E/ready-docker"
+        # its containerd ended with it; a pid that is taken again would be waited for as one that lives
+        rm -f "$E/docker.pid" "$E/ready-docker" "$E"/docker-run/containerd/containerd.{pid,sock*}
         docker_start
         "$C" gc >/dev/null
         nothing_left docker
