@@ -92,7 +92,7 @@ overflows() {
 pauses() {
         model '[{"blocks": [{"type": "tool_use", "id": "q", "name": "ask_user", "input": {"question": "Merge?"}}]}, {"text": "merged"}]'
         local task='{"version": 1, "node_id": "n", "model": "m", "user_prompt": "go", "allowed_tools": ["ask_user"]}'
-        launch "$task" || true
+        status 3 launch "$task"
         cp result asked
         eq q "$(jq -r .pending_tool_use_id asked)"
         ok "$task" --resume asked --answer yes

@@ -79,7 +79,8 @@ J
         eq x "$(cat open)" "the operator's rule comes after"
         # a repository that protects what the built-in list holds changes nothing of it
         printf 'guard: {rules: [{path: "**", do: protect}]}\n' >.cofferdam.yaml
-        "$C" run -- sh -c 'echo x > .git/hooks/post-commit; echo y > data/new' >out 2>&1 || true
+        "$C" run -- sh -c 'echo x > .git/hooks/post-commit; echo y > data/new; echo ran' >out 2>&1 || fail "$(cat out)"
+        has "$(cat out)" ran
         [ ! -e .git/hooks/post-commit ] && [ ! -e data/new ] || fail 'written'
 }
 
