@@ -18,6 +18,7 @@
 #include "cli/launch.h"
 #include "runtime/agent/launch/exec.h"
 #include "runtime/agent/launch/launch.h"
+#include "runtime/agent/launch/program.h"
 #include "runtime/agent/protocol.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
@@ -159,20 +160,6 @@ static int read_owned(const char *path, bool may_miss, struct buf *out, struct e
         return r < 0 ? error_set(err, r, "'%s': %s", ESC(path), strerror(-r)) : 1;
 }
 
-/* Whether the path, or a link on its way, lies where the sandbox writes. */
-static int outside(const char *path, char *const *writable, struct error *err) {
-        for (; *writable; writable++) {
-                if (file_goes_through(path, *writable))
-                        return error_set(
-                                err, -EPERM,
-                                "'%s': it, or a link to it, lies in the workspace or a mount that the "
-                                "sandbox writes to ('%s'): "
-                                "move it out",
-                                ESC(path), ESC(*writable));
-        }
-        return 0;
-}
-
 /* What lies there may be of the work, but a link there may not lead to files of the caller's. */
 static int no_way_out(const char *path, char *const *writable, struct error *err) {
         AUTO_FREE char *real = path ? realpath(path, NULL) : NULL;
@@ -201,7 +188,7 @@ static int read_operator(const struct ctx *ctx, const struct options *o, char *c
         if (!path)
                 path = fallback;
         if (path)
-                r = outside(path, writable, err);
+                r = program_is_outside(path, writable, err);
         if (path && r == 0)
                 r = read_owned(path, !o->operator_file, &text, err);
         if (r >= 0)

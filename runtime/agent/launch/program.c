@@ -24,6 +24,19 @@ static bool others_write(const struct stat *st) {
         return (st->st_uid != geteuid() && st->st_uid != 0) || (st->st_mode & (S_IWGRP | S_IWOTH));
 }
 
+int program_is_outside(const char *path, char *const *writable, struct error *err) {
+        for (; *writable; writable++) {
+                if (file_goes_through(path, *writable))
+                        return error_set(
+                                err, -EPERM,
+                                "'%s': it, or a link to it, lies in the workspace or a mount that the "
+                                "sandbox writes to ('%s'): "
+                                "move it out",
+                                ESC(path), ESC(*writable));
+        }
+        return 0;
+}
+
 int program_check(const char *path, char *const *writable, struct error *err) {
         AUTO_FREE char *real = NULL;
         struct stat st;
@@ -38,16 +51,7 @@ int program_check(const char *path, char *const *writable, struct error *err) {
         if (others_write(&st))
                 return error_set(err, -EPERM, "'%s': others can change it: chown it to you, chmod go-w",
                                  ESC(path));
-        for (; *writable; writable++) {
-                if (file_goes_through(path, *writable))
-                        return error_set(
-                                err, -EPERM,
-                                "'%s': it, or a link to it, lies in the workspace or a mount that the "
-                                "sandbox writes to ('%s'): "
-                                "move it out",
-                                ESC(path), ESC(*writable));
-        }
-        return 0;
+        return program_is_outside(path, writable, err);
 }
 
 /* @fds: of the child, for 0, 1 and 2. Signals are those of a program that was started afresh. */

@@ -25,6 +25,14 @@ struct program {
 };
 
 /**
+ * program_is_outside() - whether neither @path nor a link on its way lies below one of @writable
+ * @writable: as for program_check()
+ * Return: 0, or -EPERM with a message that names the remedy.
+ */
+int program_is_outside(const char *path, char *const *writable, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
  * program_check() - whether @path may be executed for the operator: absolute, a regular file that can be
  * executed and that nobody but its owner, who is the caller or root, can change, outside all of @writable
  * @writable: physical paths that a sandbox may write below; NULL-terminated
