@@ -74,6 +74,13 @@ class Run:
         except BrokenPipeError:
             pass
 
+    def hang_up(self):
+        """Ends what the runner reads; that it ended before it read all is no fault here."""
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+
     def next(self):
         line = self.process.stdout.readline()
         if not line:
@@ -90,7 +97,7 @@ class Run:
             if envelope is None:
                 sys.exit(f"FAIL: no result; stderr: {self.process.stderr.read().decode()}; said: {self.said[-3:]}")
             if envelope["type"] == "result":
-                self.process.stdin.close()
+                self.hang_up()
                 self.code = self.process.wait(60)
                 self.stderr = self.process.stderr.read().decode()
                 check("Sanitizer" not in self.stderr and "runtime error" not in self.stderr, self.stderr)

@@ -292,7 +292,7 @@ def before_the_task():
             for line in lines:
                 r.raw(line + b"\n")
             if name == "end":
-                r.process.stdin.close()
+                r.hang_up()
             while True:
                 e = r.next()
                 check(e is not None, f"{name}: no result")
@@ -331,7 +331,7 @@ def hang_up():
         r.send("task", task(tools=["bash"]))
         while not r.events("tool_started"):
             check(r.next() is not None, "it ended too early")
-        r.process.stdin.close()
+        r.hang_up()
         r.process.wait(20)
         check(r.process.returncode != 0, "exit status")
     finally:
