@@ -94,11 +94,8 @@ static int discard(const struct ctx *ctx, struct review *review, const struct re
         r = review_lock(review, "discard", &err);
         if (r == 0 && words->n_paths > 0)
                 r = drop_paths(review, words, &err);
-        if (r == 0) {
-                r = run_forget(ctx, &review->dir);
-                if (r < 0)
-                        (void) error_set(&err, r, "remove run %s: %s", review->dir.id, strerror(-r));
-        }
+        if (r == 0)
+                r = run_forget(ctx, &review->dir, false, &err);
         if (r >= 0)
                 return EXIT_OK;
         log_error("%s", err.code ? err.msg : strerror(-r));

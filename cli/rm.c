@@ -63,9 +63,9 @@ static int remove_run(const struct ctx *ctx, const char *id, void *arg, struct e
         r = run_revoke(ctx, &dir, err);
         if (r < 0 && !o->force)
                 return r;
-        r = run_forget(ctx, &dir);
+        r = run_forget(ctx, &dir, o->force, err);
         if (r < 0 && r != -ENOENT) /* a run that does not outlive its command is gone with it */
-                return error_set(err, r, "remove run %s: %s", dir.id, strerror(-r));
+                return r;
         printf("%s\n", dir.id);
         return 0;
 }

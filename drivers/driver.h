@@ -172,8 +172,9 @@ struct driver_ops {
         json_t *(*report)(const struct sandbox *sandbox);
 
         /** reap() - remove what a run that died left outside its directory. @plan: describe() with report()
-         * as in its state; borrowed. Idempotent, may block. The function may be NULL. */
-        void (*reap)(const struct ctx *ctx, const json_t *plan, const char *run_id);
+         * as in its state; borrowed. Idempotent, may block. Return: 0; -errno with a message: something may be
+         * left that only another call with @plan can find. The function may be NULL. */
+        int (*reap)(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err);
 
         /**
          * sweep() - remove what carries our marks, is of a run of this caller's, and belongs to none that

@@ -30,6 +30,7 @@
 #include "kubernetes/life/serve.h"
 #include "netns/policy.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/json.h"
@@ -38,7 +39,12 @@
 
 #define PROGRAM "cofferdam-kubernetes"
 
-enum { SKIPPED_MAX = 100, SKIPPED_PATH_MAX = 512 };
+enum {
+        SKIPPED_MAX = 100,
+        SKIPPED_PATH_MAX = 512,
+        RELEASE_MS = 600000, /* for the process that ends what a dead run left */
+        RELEASE_SAID_MAX = 1024,
+};
 
 struct driver_plan {
         const struct ctx *ctx;
@@ -512,8 +518,65 @@ static struct sandbox *kubernetes_stop(struct sandbox *sb) {
         return NULL;
 }
 
+/* Reads lines until the end. @ret: the last one, without "cofferdam: ". Return: whether there was an end. */
+static bool last_line(int fd, uint64_t deadline, char ret[RELEASE_SAID_MAX]) {
+        static const char prefix[] = "cofferdam: ";
+        char text[2 * RELEASE_SAID_MAX];
+        size_t len = 0;
+
+        for (;;) {
+                struct pollfd p = { .fd = fd, .events = POLLIN };
+                const uint64_t now = clock_ns();
+                char *end;
+                ssize_t n;
+
+                if (now >= deadline || poll(&p, 1, (int) ((deadline - now) / 1000000 + 1)) == 0)
+                        return false;
+                n = read(fd, text + len, sizeof(text) - 1 - len);
+                if (n == 0)
+                        return true;
+                len += n > 0 ? (size_t) n : 0;
+                text[len] = '\0';
+                while ((end = strchr(text, '\n')) || len == sizeof(text) - 1) {
+                        const size_t line = end ? (size_t) (end - text) : len;
+                        const size_t skip = strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+
+                        (void) snprintf(ret, RELEASE_SAID_MAX, "%.*s", (int) (line - skip), text + skip);
+                        len -= line + (end != NULL);
+                        memmove(text, text + line + (end != NULL), len + 1);
+                }
+        }
+}
+
+/* Executes @argv and waits for it. @said: its last words. Return: as of waitpid(2), or -errno. */
+static int run_helper(const struct ctx *ctx, char **argv, char said[RELEASE_SAID_MAX]) {
+        AUTO_FD int out = -1, in = -1;
+        int pair[2], status;
+        pid_t pid;
+
+        if (pipe2(pair, O_CLOEXEC) < 0)
+                return -errno;
+        out = pair[0];
+        in = pair[1];
+        pid = fork();
+        if (pid < 0)
+                return -errno;
+        if (pid == 0) {
+                if (dup2(in, STDERR_FILENO) == STDERR_FILENO)
+                        (void) !libexec_exec(PROGRAM, argv, (char **) (uintptr_t) ctx->environ);
+                _exit(127);
+        }
+        in = fd_close(in);
+        if (!last_line(out, clock_ns() + RELEASE_MS * UINT64_C(1000000), said))
+                (void) kill(pid, SIGKILL); /* it hangs, or was stopped */
+        while (waitpid(pid, &status, 0) < 0)
+                if (errno != EINTR)
+                        return -errno;
+        return status;
+}
+
 /* What a run that died left in the cluster. */
-static void kubernetes_reap(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+static int kubernetes_reap(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err) {
         static const char *const keys[][2] = { { "namespace", "--namespace" },
                                                { "context", "--context" },
                                                { "kubeconfig", "--kubeconfig" },
@@ -522,24 +585,24 @@ static void kubernetes_reap(const struct ctx *ctx, const json_t *plan, const cha
         const json_t *k = json_object_get(plan, "kubernetes");
         char *argv[16] = { (char *) (uintptr_t) PROGRAM, (char *) (uintptr_t) "release",
                            (char *) (uintptr_t) "--pod", (char *) (uintptr_t) text_of(k, "pod") };
+        char said[RELEASE_SAID_MAX] = "";
         size_t n = 4;
-        pid_t pid;
+        int status;
 
         (void) run_id;
         if (!*text_of(k, "pod"))
-                return;
+                return 0;
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 if (*text_of(k, keys[i][0])) {
                         argv[n++] = (char *) (uintptr_t) keys[i][1];
                         argv[n++] = (char *) (uintptr_t) text_of(k, keys[i][0]);
                 }
-        pid = fork();
-        if (pid == 0) {
-                (void) !libexec_exec(PROGRAM, argv, (char **) (uintptr_t) ctx->environ);
-                _exit(127);
-        }
-        while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-                ;
+        status = run_helper(ctx, argv, said);
+        return status == 0 ? 0
+                           : error_set(err, -EIO, "its pod '%s' may be there: %s", text_of(k, "pod"),
+                                       *said                ? said
+                                       : WIFSIGNALED(status) ? PROGRAM " did not end"
+                                                             : PROGRAM " could not be executed");
 }
 
 const struct driver_ops driver_kubernetes = {

@@ -938,11 +938,12 @@ json_t *native_report(const struct sandbox *sb) {
 }
 
 /* The state is the caller's own file, but a path of it is only believed when it can be one of ours. */
-static void native_reap(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+static int native_reap(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err) {
         const json_t *const paths = json_object_get(plan, "cgroups");
         char name[96];
 
         (void) ctx;
+        (void) err;
         (void) snprintf(name, sizeof(name), "/cofferdam-%s", run_id);
         for (size_t i = 0; i < json_array_size(paths); i++) {
                 const char *path = json_string_value(json_array_get(paths, i));
@@ -953,6 +954,7 @@ static void native_reap(const struct ctx *ctx, const json_t *plan, const char *r
                         continue; /* not ours to remove, or it is gone */
         }
         limits_reap(run_id); /* one that was killed before it wrote its state */
+        return 0;
 }
 
 /* Whether the kernel has killed for the limit since this was asked last. */

@@ -225,14 +225,19 @@ static int probe_podman(const struct ctx *ctx, const struct spec *spec, struct e
                       err);
 }
 
-static void reap_podman(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+/* What is left of a container is found by its labels: oci_sweep(). */
+static int reap_podman(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err) {
         (void) plan;
+        (void) err;
         oci_reap(ctx, "podman", run_id);
+        return 0;
 }
 
-static void reap_docker(const struct ctx *ctx, const json_t *plan, const char *run_id) {
+static int reap_docker(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err) {
         (void) plan;
+        (void) err;
         oci_reap(ctx, "docker", run_id);
+        return 0;
 }
 
 static int sweep_podman(const struct ctx *ctx, const struct driver_sweep *sweep, struct error *err) {

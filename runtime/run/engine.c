@@ -166,8 +166,8 @@ static bool bury(const struct ctx *ctx, const struct driver_ops *driver, struct 
         AUTO_JSON json_t *state = NULL;
 
         (void) !run_state_load(dir, &state, NULL);
-        if (driver->reap)
-                driver->reap(ctx, json_object_get(state, "plan"), dir->id);
+        if (driver->reap && driver->reap(ctx, json_object_get(state, "plan"), dir->id, NULL) < 0)
+                return false;
         return run_bury(dir);
 }
 

@@ -114,23 +114,34 @@ static int mark_finished(struct run_dir *dir, json_t *state, struct error *err) 
 }
 
 /* What the run's driver left outside the run directory. Without a state it is not known which it was. */
-static void reap_outside(const struct ctx *ctx, const struct run_dir *dir, const json_t *state) {
+static int reap_outside(const struct ctx *ctx, const struct run_dir *dir, const json_t *state,
+                        struct error *err) {
         const char *name = json_string_value(json_object_get(state, "driver"));
         const struct driver_ops *driver = driver_find(name ? name : "auto");
+        struct error why = { 0 };
+        int r = 0;
 
         if (driver && driver->reap)
-                driver->reap(ctx, json_object_get(state, "plan"), dir->id);
+                r = driver->reap(ctx, json_object_get(state, "plan"), dir->id, &why);
+        return r < 0 ? error_set(err, r,
+                                 "run %s is left: %s: try again, or forget it with 'cofferdam rm --force %s'",
+                                 dir->id, why.msg, dir->id)
+                     : 0;
 }
 
-int run_forget(const struct ctx *ctx, struct run_dir *dir) {
+int run_forget(const struct ctx *ctx, struct run_dir *dir, bool force, struct error *err) {
         AUTO_JSON json_t *state = NULL;
         const char *phase;
+        int r = 0;
 
         (void) !run_state_load(dir, &state, NULL);
         phase = json_string_value(json_object_get(state, "phase"));
         if (!phase || strcmp(phase, "finished") != 0)
-                reap_outside(ctx, dir, state);
-        return run_dir_remove(dir);
+                r = reap_outside(ctx, dir, state, force ? NULL : err);
+        if (r < 0 && !force)
+                return r;
+        r = run_dir_remove(dir);
+        return r < 0 ? error_set(err, r, "remove run %s: %s", dir->id, strerror(-r)) : 0;
 }
 
 /* ---- tokens whose keeper was killed as well ---- */
@@ -186,7 +197,11 @@ static int reap(const struct listed_run *run, void *arg) {
                 remember(reap, r, &err);
                 return 0;
         }
-        reap_outside(reap->ctx, run->dir, run->state);
+        r = reap_outside(reap->ctx, run->dir, run->state, &err);
+        if (r < 0) { /* nobody else knows the name of its pod */
+                remember(reap, r, &err);
+                return 0;
+        }
         kept = json_is_true(json_object_get(run->state, "keep")) ||
                (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
         if (kept && run->state)

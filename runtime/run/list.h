@@ -45,7 +45,7 @@ typedef void (*reaped_fn)(const char *id, bool kept, void *arg);
  * runs_reap() - clear up after runs whose supervisor is gone
  * The evidence is the lock that supervisor and owner hold on the run directory as long as they live, not a
  * number. A run that holds nothing is removed, one that holds changes is marked as finished, with an event.
- * A run whose tokens cannot be revoked is left, and an error.
+ * A run whose tokens cannot be revoked, or whose pod cannot be ended, is left, and an error.
  * @fn: told of each; NULL allowed
  * Return: 0, -errno with a message.
  */
@@ -60,8 +60,9 @@ typedef void (*swept_fn)(const char *driver, const char *run_id, void *arg);
 int runs_sweep(const struct ctx *ctx, swept_fn fn, void *arg, struct error *err);
 
 /** run_forget() - remove a run that has ended or died and is locked by the caller, with all it holds and what
- * its driver left outside. Return: 0 or -errno. */
-int run_forget(const struct ctx *ctx, struct run_dir *dir);
+ * its driver left outside; @force: also when that cannot be removed. Return: 0, -errno with a message: it is
+ * left. */
+int run_forget(const struct ctx *ctx, struct run_dir *dir, bool force, struct error *err);
 
 /** struct glance - what a run sees of the others beside it */
 struct glance {

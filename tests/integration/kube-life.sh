@@ -246,6 +246,36 @@ a_killed_helper_leaves_nothing() {
         clear
 }
 
+# red without the failure of reap(): the record went, and with it the only one who knew of the pod
+a_record_stays_as_long_as_its_pod() {
+        local id pid
+        normal
+        workspace
+        id=$(start)
+        pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
+        pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids || true
+        kill -STOP "$pid"
+        while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -9 "$p"; done <pids
+        kill -9 "$pid"
+        tell set '{"deny": ["delete pods"]}'
+        status 1 "$C" gc >out 2>err
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        has "$(cat err)" "run $id is left: its pod"
+        has "$(cat err)" 'forbidden'
+        has "$("$C" ps -a)" "$id"
+        status 1 "$C" rm "$id" 2>err
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        # the API server is away
+        status 1 env KUBECONFIG=/nonexistent "$C" gc >out 2>err
+        has "$("$C" ps -a)" "$id"
+        eq 1 "$(query 'len(pods)')"
+        normal
+        status 0 "$C" gc >out
+        eq "$id removed" "$(cat out)"
+        lacks "$("$C" ps -a)" "$id"
+        clear
+}
+
 the_reaper_takes_what_expired() {
         local now
         normal
@@ -332,6 +362,7 @@ t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
 t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
+t 'a record stays as long as its pod does' a_record_stays_as_long_as_its_pod
 t 'the reaper takes what expired' the_reaper_takes_what_expired
 t 'races of tar are tried again' races_are_tried_again
 t 'a lost connection is no exit code' a_lost_connection_is_no_exit_code
