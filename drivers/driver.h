@@ -172,8 +172,8 @@ struct driver_ops {
         json_t *(*report)(const struct sandbox *sandbox);
 
         /** reap() - remove what a run that died left outside its directory. @plan: describe() with report()
-         * as in its state; borrowed. Idempotent, may block. Return: 0; -errno with a message: something may be
-         * left that only another call with @plan can find. The function may be NULL. */
+         * as in its state; borrowed. Idempotent, may block. Return: 0; -errno with a message: something may
+         * be left that only another call with @plan can find. The function may be NULL. */
         int (*reap)(const struct ctx *ctx, const json_t *plan, const char *run_id, struct error *err);
 
         /**

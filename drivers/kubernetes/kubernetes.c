@@ -600,7 +600,7 @@ static int kubernetes_reap(const struct ctx *ctx, const json_t *plan, const char
         status = run_helper(ctx, argv, said);
         return status == 0 ? 0
                            : error_set(err, -EIO, "its pod '%s' may be there: %s", text_of(k, "pod"),
-                                       *said                ? said
+                                       *said                 ? said
                                        : WIFSIGNALED(status) ? PROGRAM " did not end"
                                                              : PROGRAM " could not be executed");
 }

@@ -102,8 +102,10 @@ static CURLcode set_tls(struct transfer *t, const struct kube_config *c, const s
         SET(CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2);
         SET(CURLOPT_SSL_VERIFYPEER, c->insecure ? 0L : 1L);
         SET(CURLOPT_SSL_VERIFYHOST, c->insecure ? 0L : 2L);
-        if (ca.len > 0)
+        if (ca.len > 0) {
                 SET(CURLOPT_CAINFO_BLOB, &ca);
+                SET(CURLOPT_CAPATH, NULL); /* the host's authorities would be taken beside it */
+        }
         if (cert.len > 0) {
                 SET(CURLOPT_SSLCERTTYPE, "PEM");
                 SET(CURLOPT_SSLCERT_BLOB, &cert);

@@ -197,6 +197,16 @@ tls() {
         says EKEYREJECTED drive list pods
         config "server: '$KUBE_URL'" 'token: admin-token'
         says EKEYREJECTED drive list pods
+        # where all trust the server's authority: it is not the one that was named
+        mkdir certs
+        cp "$K/ca.crt" certs/
+        cp /etc/ssl/certs/ca-certificates.crt certs/
+        openssl rehash certs 2>/dev/null
+        with_certs() { unshare -Urm sh -c 'mount --bind certs /etc/ssl/certs && exec "$0" "$@"' "$HELPERS/kube-drive" "$@"; }
+        with_certs list pods
+        config "server: '$KUBE_URL', certificate-authority: $W/o.crt" 'token: admin-token'
+        says EKEYREJECTED with_certs list pods
+        says EKEYREJECTED with_certs exec any - true
         config "server: '$KUBE_URL', insecure-skip-tls-verify: true" 'token: admin-token'
         drive list pods
         # the certificate is not for this name, and then for another that is said
