@@ -169,6 +169,8 @@ void oci_harden(struct cli_args *args, const char *program) {
         cli_add_pair(args, "--cap-drop", "ALL");
         cli_add_pair(args, "--security-opt", "no-new-privileges");
         cli_add_pair(args, "--log-driver", "none");
+        cli_add(args, "--no-healthcheck"); /* a program of the image, beside ours and before it */
+        cli_add(args, "--init=false");     /* an engine may be told to put a process before ours */
         cli_add_pair(args, "--workdir", "/");
         if (strcmp(program, "podman") == 0) {
                 cli_add(args, "--read-only-tmpfs=false");

@@ -15,6 +15,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <mntent.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -35,11 +37,13 @@
 #include "drivers/native/setup.h"
 #include "drivers/oci/oci.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/escape.h"
 #include "runtime/base/fdpass.h"
 #include "runtime/base/file.h"
+#include "runtime/base/path.h"
 #include "runtime/base/sys.h"
 
-enum { ETC_MAX = 1 << 20 };
+enum { ETC_MAX = 1 << 20, MOUNT_LINE_MAX = 4 * PATH_MAX + 4096 /* all of a path may be escaped */ };
 
 /** struct entry - how to get in; descriptors owned */
 struct entry {
@@ -80,6 +84,44 @@ static int enter(struct setup *s, const struct entry *e, struct error *err) {
         if (setns(pidfd, CLONE_NEWNS | CLONE_NEWNET) < 0)
                 return error_set(err, -errno, "enter the container's mount and network namespaces: %s",
                                  strerror(errno));
+        return 0;
+}
+
+/* Whether what the engine mounted is to stay as it is: of the kernel's, and bounded. */
+static bool stays(const struct mntent *m) {
+        static const char *const types[] = { "proc",   "sysfs",  "cgroup",  "cgroup2",
+                                             "mqueue", "devpts", "devtmpfs" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(types); i++)
+                if (strcmp(m->mnt_type, types[i]) == 0)
+                        return true;
+        return strcmp(m->mnt_dir, OCI_DIR) == 0 ||
+               (strcmp(m->mnt_type, "tmpfs") == 0 && path_below(m->mnt_dir, "/dev"));
+}
+
+/*
+ * Volumes that the image asks for, and what else the engine puts on a read-only root: it lies on the host's
+ * disk, where nothing bounds it.
+ */
+static int freeze(const struct setup *s, struct error *err) {
+        static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY };
+        AUTO_FD int fd = openat(s->proc_fd, "self/mounts", O_RDONLY | O_CLOEXEC);
+        AUTO_FILE FILE *f = fd < 0 ? NULL : fdopen(fd, "re");
+        char line[MOUNT_LINE_MAX];
+        struct mntent m;
+        int r;
+
+        if (!f)
+                return error_set(err, -errno, "mounts of the container: %s", strerror(errno));
+        (void) TAKE_FD(fd);
+        while (getmntent_r(f, &m, line, sizeof(line))) {
+                if (stays(&m))
+                        continue;
+                r = sys_mount_setattr(AT_FDCWD, m.mnt_dir, AT_SYMLINK_NOFOLLOW, &ro);
+                if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EINVAL) /* those are covered by others */
+                        return error_set(err, r, "make '%s' of the container read-only: %s", ESC(m.mnt_dir),
+                                         strerror(-r));
+        }
         return 0;
 }
 
@@ -200,6 +242,8 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
         r = open_roots(s, e->container, err);
         if (r == 0)
                 r = enter(s, e, err);
+        if (r == 0)
+                r = freeze(s, err);
         if (r == 0)
                 *ret_stage = "fuse";
         if (r == 0)

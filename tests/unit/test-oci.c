@@ -270,6 +270,8 @@ static void oci_args_harden(void **state) {
                 { "--label", "cofferdam.io/state=/state" },
                 { "--pull", "never" },
                 { "--entrypoint", OCI_INIT },
+                { "--no-healthcheck", NULL },
+                { "--init=false", NULL },
         };
 
         (void) state;
