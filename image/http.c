@@ -73,6 +73,7 @@ void http_reply_deinit(struct http_reply *reply) {
         free(reply->challenge);
         free(reply->type);
         free(reply->digest);
+        free(reply->elsewhere);
         *reply = (struct http_reply){ 0 };
 }
 
@@ -308,6 +309,14 @@ static int exchange(struct http *http, struct transfer *t, const char *url, cons
         return explain(t, code, to->host, err);
 }
 
+static int note_elsewhere(struct http_reply *reply, const struct origin *o, struct error *err) {
+        free(reply->elsewhere);
+        if (asprintf(&reply->elsewhere, "%s:%s", o->host, o->port) >= 0)
+                return 0;
+        reply->elsewhere = NULL;
+        return error_set(err, -ENOMEM, "out of memory");
+}
+
 int http_get(struct http *http, const struct http_request *request, struct http_reply *ret,
              struct error *err) {
         struct transfer t = { .http = http, .request = request, .reply = ret };
@@ -329,6 +338,8 @@ int http_get(struct http *http, const struct http_request *request, struct http_
                         r = check_origin(http, &to, err);
                 if (r == 0)
                         r = exchange(http, &t, url, &to, same_origin(&first, &to), &next, err);
+                if (r == 0 && !same_origin(&first, &to))
+                        r = note_elsewhere(ret, &to, err);
                 if (r < 0 || !next || ret->status < 300 || ret->status > 399)
                         return r;
                 if (request->form) /* it holds a credential */

@@ -40,6 +40,7 @@ struct http_reply {
         char *challenge; /* values of WWW-Authenticate, joined by ", " */
         char *type;      /* Content-Type, without parameters */
         char *digest;    /* Docker-Content-Digest */
+        char *elsewhere; /* HOST:PORT that answered, when a redirection led to another; NULL: it did not */
         unsigned int retry_after_s;
         bool plain_tls; /* the connection failed because the other side speaks no TLS */
 };

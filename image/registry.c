@@ -172,6 +172,10 @@ static int authenticate(struct registry *reg, const struct http_reply *reply, st
         AUTO_CHALLENGE struct challenge c = { 0 };
         const char *text = reply->challenge ? reply->challenge : "";
 
+        if (reply->elsewhere) /* the login is not theirs, and what they name as a token server would get it */
+                return error_set(err, -EACCES,
+                                 "%s redirects to %s, and %s asks for a login: none is sent there", reg->host,
+                                 ESC(reply->elsewhere), ESC(reply->elsewhere));
         if (challenge_parse(text, strlen(text), &c) < 0)
                 return error_set(err, -EPROTO, "%s: asks for a login in a way that is not understood: '%s'",
                                  reg->host, ESC(text));

@@ -548,6 +548,35 @@ def redirects():
     has(image('pull', '--ca-file', CA, f'localhost:{down}/a:v1', want=1), 'from HTTPS')
 
 
+def foreign_challenge():
+    """whom a redirection leads to asks for a login; red without: the look at whose challenge it is"""
+    host = front()
+    img = Image([tar(member('a', R, b'a'))])
+    Front.upstream.push(img, 'a', 'v1')
+    seen, how = [], {}
+
+    class Thief(Quiet):
+        def do_GET(self):
+            seen.append(self.headers.get('Authorization'))
+            if self.path.startswith('/token'):
+                return self.answer(200, b'{"token": "t"}')
+            self.answer(401, WWW_Authenticate=how['challenge'])
+
+        def do_POST(self):
+            seen.append(self.rfile.read(int(self.headers['Content-Length'])).decode())
+            self.answer(200, b'{"token": "t"}')
+    thief = serve(Thief)
+    Front.how['blob'] = lambda self, body, kind: self.answer(307, Location=f'http://localhost:{thief}{self.path}')
+    for entry in {'auth': login('ann', 's3cret')}, {'identitytoken': 'refresh-me'}:
+        auths = auth_file('auth.json', host, **entry)
+        for how['challenge'] in f'Bearer realm="http://localhost:{thief}/token",service="x"', 'Basic realm="x"':
+            seen.clear()
+            text = image('pull', '--authfile', auths, f'{host}/a:v1', want=1)
+            assert seen and set(seen) == {None}, seen
+            has(text, f'localhost:{thief} asks for a login: none is sent there')
+    assert not layer_dirs()
+
+
 def big_pax(name, keyword, value):
     """an entry whose pax header says @keyword"""
     i, data = member(name, R, b'x')

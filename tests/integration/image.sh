@@ -64,6 +64,7 @@ t 'what is not what its digest says is refused' lab corrupted
 t 'credentials stay with their host' lab redirects
 t 'hostile layers' lab hostile
 t 'tokens of elsewhere, errors without an end' lab elsewhere
+t 'a login that a redirection asks for' lab foreign_challenge
 t 'pulls at the same time' lab concurrent
 t 'a killed pull' lab killed
 t 'layouts and archives' lab formats
