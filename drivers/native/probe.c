@@ -98,8 +98,9 @@ static const struct probe probes[] = {
           "start the outer container with --security-opt systempaths=unconfined" },
         { "openat2", "openat2", true, false, false, 0, try_openat2, NULL, no_run, "use Linux 5.6 or later" },
         { "overlayfs", "overlayfs", false, false, false, MOUNT, try_overlay, API,
-          "no copy-on-write by the kernel: the FUSE guard does it, slower",
-          "sudo modprobe overlay (Linux 5.11 or later)" },
+          "no image or directory as the root (--image, --rootfs); copy-on-write is done by the FUSE guard, "
+          "slower",
+          "sudo modprobe overlay (Linux 5.11 or later), or --driver podman for images" },
         { "idmapped mounts", "idmapped_mounts", false, false, false, 0, try_idmap, UNS,
           "for root: files only root can read are masked by name",
           "use Linux 5.12 or later, and a root file system such as ext4" },

@@ -270,9 +270,12 @@ static int stage_root(struct setup *s, struct error *err) {
                 return error_set(err, r, "attach the guard's file system: %s", strerror(-r));
         s->root_fd = s->plan->root ? root_mount(s->plan->root, s->layer_fd, s->proc_fd)
                                    : mnt_new("tmpfs", options, ARRAY_SIZE(options), MNT_NOSUID | MNT_NODEV);
-        if (s->root_fd < 0)
+        if (s->root_fd < 0) {
+                if (s->plan->root)
+                        s->explain = "overlay";
                 return error_set(err, s->root_fd, "%s for the root: %s",
                                  s->plan->root ? "overlayfs" : "tmpfs", strerror(-s->root_fd));
+        }
         r = sys_move_mount(s->root_fd, "", AT_FDCWD, "/", 0x4);
         if (r == 0)
                 r = s->plan->root ? cover_image(s) : make_skeleton(s);

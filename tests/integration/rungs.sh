@@ -90,6 +90,18 @@ no_guard_no_overlay_is_readonly() {
         eq old "$(cat file)"
         [ ! -e other ] || fail 'made on the host'
 }
+# Red without "overlay" as what explains a root that cannot be mounted: then doctor is said to find nothing.
+no_overlay_no_image() {
+        need_command busybox
+        mkdir -p "$T/rootfs/bin" && cp "$(command -v busybox)" "$T/rootfs/bin/sh"
+        status 0 "$C" run --rootfs "$T/rootfs" -- sh -c true
+        status 125 without overlay --rootfs "$T/rootfs" -- sh -c true
+        has "$(cat "$T/err")" 'cofferdam: overlayfs: '
+        has "$(cat "$T/err")" 'no image or directory as the root'
+        has "$(cat "$T/err")" 'remedy: '
+        eq 1 "$(wc -l <"$T/err")" 'lines of the refusal'
+        status 0 without overlay -- sh -c true
+}
 no_proc_is_empty() {
         eq '0 ok' "$(without proc -- sh -c 'ls -A /proc | wc -l; echo x >file && echo ok' | xargs)"
         has "$(cat "$T/err")" 'instead of /proc'
@@ -318,6 +330,7 @@ t 'no guard: everything waits for review' no_guard_reviews_everything
 t 'no guard: a rule that only it keeps' no_guard_hides_nothing_by_halves
 t 'no guard: nothing else is shown' no_guard_shows_no_more
 t 'no guard, no overlayfs: read-only' no_guard_no_overlay_is_readonly
+t 'no overlayfs: no image as the root' no_overlay_no_image
 t 'no guard, no overlayfs: sockets lead nowhere' no_guard_covers_sockets
 t 'no /proc: an empty one' no_proc_is_empty
 t 'no net namespace: no network' no_netns_no_network
