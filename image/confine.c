@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "runtime/base/callfilter.h"
 #include "runtime/base/caps.h"
@@ -66,6 +67,9 @@ static const struct callfilter_call calls[] = {
 static const uint64_t over_files =
         CAP_BIT(CAP_CHOWN) | CAP_BIT(CAP_DAC_OVERRIDE) | CAP_BIT(CAP_FOWNER) | CAP_BIT(CAP_FSETID);
 
+/* What an archive has libarchive keep, as its map of holes, has no bound of its own. */
+static const struct rlimit memory = { CONFINE_MEMORY_BYTES, CONFINE_MEMORY_BYTES };
+
 static void close_others(int a, int b) {
         const int low = a < b ? a : b, high = a < b ? b : a;
 
@@ -85,5 +89,9 @@ int confine_unpack(int archive_fd, int dir_fd, struct error *err) {
         if (r < 0)
                 return error_set(err, r, "drop capabilities: %s", strerror(-r));
         close_others(archive_fd, dir_fd);
+        /* what libarchive says before it aborts leads nowhere: no directory can be written */
+        if (dup2(dir_fd, STDOUT_FILENO) < 0 || dup2(dir_fd, STDERR_FILENO) < 0 ||
+            setrlimit(RLIMIT_DATA, &memory) < 0)
+                return error_set(err, -errno, "bound what unpacks: %s", strerror(errno));
         return confine_process(&confinement, err);
 }

@@ -33,7 +33,7 @@
 #include "runtime/base/sys.h"
 
 enum { CHUNK = 128 << 10, WHITEOUT_LEN = 4, ROOM_FOR_HEADERS = 64 << 20 };
-enum { FILTERS_MAX = 2 /* one, and what reads the file */, NOTES_MAX = 512 << 20 };
+enum { FILTERS_MAX = 2 /* one, and what reads the file */, NOTES_MAX = 128 << 20 };
 
 static const char whiteout[] = ".wh.", opaque[] = ".wh..wh..opq", opaque_xattr[] = "user.overlay.opaque";
 static const char overlay_prefix[] = "user.overlay.", user_prefix[] = "user.";
@@ -65,6 +65,10 @@ struct item {
         const char *base; /* its last part; "" for the root */
         int parent_fd;    /* the directory of @base, owned */
 };
+
+bool layer_fits(const struct layer_limits *limits, uint64_t size) {
+        return size / 2 <= limits->bytes + ROOM_FOR_HEADERS;
+}
 
 int layer_name(const char *name, char *out) {
         size_t len = 0, depth = 0;
@@ -493,7 +497,7 @@ static la_ssize_t next_chunk(struct archive *tar, void *arg, const void **ret) {
         const la_ssize_t n = archive_read_data(w->raw, w->chunk, CHUNK);
 
         w->read += n > 0 ? (uint64_t) n : 0;
-        if (w->read / 2 > w->request->limits.bytes + ROOM_FOR_HEADERS) {
+        if (!layer_fits(&w->request->limits, w->read)) {
                 w->too_much = true;
                 archive_set_error(tar, EFBIG, "too much");
                 return -1;
@@ -557,6 +561,8 @@ static int apply_all(struct work *w, struct error *err) {
                         break;
                 if (w->too_much)
                         return explain("", -EFBIG, err);
+                if (r < ARCHIVE_WARN && archive_errno(w->tar) == ENOMEM)
+                        return -ENOMEM;
                 if (r < ARCHIVE_WARN)
                         return error_set(
                                 err, -EBADMSG, "layer: the archive is damaged: %s",

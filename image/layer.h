@@ -17,6 +17,9 @@ struct layer_limits {
         uint64_t entries; /* of the archive */
 };
 
+/** layer_fits() - whether an archive of @size bytes, compressed or not, may hold a layer within @limits */
+bool layer_fits(const struct layer_limits *limits, uint64_t size);
+
 /** struct layer_request - what layer_apply() does */
 struct layer_request {
         int archive_fd;  /* tar, also compressed by gzip or zstd; read from its position on */

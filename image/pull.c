@@ -75,6 +75,9 @@ static int fetch_config(struct pulling *p, struct error *err) {
         int r;
 
         r = registry_blob(p->registry, &p->manifest.config, 0, on_config, &sink, err);
+        if (r == -EMSGSIZE)
+                return error_set(err, -EBADMSG, "configuration %s: more bytes than its size says",
+                                 p->manifest.config.digest);
         if (r < 0)
                 return r;
         if (digest_bytes(text.data, text.len, digest) < 0 || strcmp(digest, p->manifest.config.digest) != 0)
@@ -85,6 +88,19 @@ static int fetch_config(struct pulling *p, struct error *err) {
                 return err->code;
         r = config_diff_ids(doc, p->diff_ids, p->manifest.n_layers, err);
         return r < 0 ? r : store_blob_put(p->store, digest, text.data, text.len, err);
+}
+
+/* Before a byte of it takes room. */
+static int check_sizes(const struct pulling *p, struct error *err) {
+        for (size_t i = 0; i < p->manifest.n_layers; i++) {
+                const struct descriptor *layer = &p->manifest.layers[i];
+
+                if (!layer_fits(&p->call->o.limits, layer->size))
+                        return error_set(err, -EFBIG,
+                                         "layer %s: its %llu bytes are more than allowed: see --max-size",
+                                         layer->digest, (unsigned long long) layer->size);
+        }
+        return 0;
 }
 
 static int fetch_image(struct pulling *p, struct error *err) {
@@ -102,6 +118,8 @@ static int fetch_image(struct pulling *p, struct error *err) {
         int r;
 
         r = fetch_manifest(p, err);
+        if (r == 0)
+                r = check_sizes(p, err);
         if (r == 0)
                 r = fetch_config(p, err);
         if (r == 0)

@@ -262,6 +262,9 @@ int registry_manifest(struct registry *reg, const char *what, struct buf *out,
 
         out->max = MANIFEST_BYTES_MAX;
         r = request_with_login(reg, "manifests", what, &request, &reply, err);
+        if (r == -E2BIG)
+                return error_set(err, r, "%s: a manifest of more than %d bytes", reg->host,
+                                 MANIFEST_BYTES_MAX);
         if (r == 0)
                 r = check_status(reg, &reply, what, err);
         if (r < 0)

@@ -192,6 +192,9 @@ int store_unpack(const struct store *s, int archive_fd, bool owners, const struc
                                  strerror(r < 0 ? -r : -dir));
         u.request.dir_fd = dir;
         r = ids_run(&s->ids, unpack, &u, err);
+        if (r == -EIO || r == -ENOMEM)
+                r = error_set(err, r, "layer: what unpacks was killed, or wanted more than %d MiB of memory",
+                              CONFINE_MEMORY_BYTES >> 20);
         if (r < 0) {
                 (void) !store_drop(s, "tmp", path + 4, &dropped);
                 return r;

@@ -485,8 +485,15 @@ def corrupted():
     has(image('pull', f'{host}/a:v1', want=1), 'the registry sent something else')
     Front.how['blob'] = flip(img.config['digest'])
     has(image('pull', f'{host}/a:v1', want=1), 'configuration')
-    Front.how['blob'] = lambda self, body, kind: self.whole(body + b'more', kind)
-    has(image('pull', f'{host}/a:v1', want=1), '')
+    for part, word in (img.parts[0], 'more bytes than its size'), (img.config, 'configuration'):
+        Front.how['blob'] = lambda self, body, kind, part=part: self.whole(body + b'more' * (sha(body) == part['digest']), kind)
+        has(image('pull', f'{host}/a:v1', want=1), word)
+    # one that would take what there is of room is not begun
+    Front.how['blob'] = flip(img.parts[0]['digest'])
+    Front.how['manifest'] = lambda self, body, kind: self.whole(body.replace(b'"size": %d' % img.parts[0]['size'], b'"size": %d' % (1 << 39)), kind)
+    Front.log.clear()
+    has(image('pull', f'{host}/a:v1', want=1), '--max-size')
+    assert not [p for p, _, _ in Front.log if '/blobs/' in p], Front.log
     Front.how.clear()
     Front.how['manifest'] = flip(img.digest)
     has(image('pull', f'{host}/a@{img.digest}', want=1), 'something else')
@@ -498,7 +505,7 @@ def corrupted():
         Front.how['manifest'] = lambda self, body, kind, text=text: self.whole(text, kind)
         image('pull', f'{host}/a:v1', want=1)
     Front.how['manifest'] = lambda self, body, kind: self.whole(b' ' * (5 << 20), kind)
-    image('pull', f'{host}/a:v1', want=1)
+    has(image('pull', f'{host}/a:v1', want=1), 'a manifest of more than')
     assert not layer_dirs() and json.loads(image('ls', '--json')) == []
     assert not os.listdir(f'{STORE}/tmp')
 
@@ -715,6 +722,33 @@ def hostile():
     assert not os.listdir(f'{STORE}/tmp')
     image('rm', *[f'fine:{n}' for n in fine])
     assert layer_dirs() == [], layer_dirs()
+
+
+def memory():
+    """a map of holes that has no end, in little; red without: the bound of what unpacks"""
+    def octal(n, width):
+        return b'%0*o\0' % (width - 1, n)
+    head = bytearray(512)
+    for at, text in (0, b'holes'), (100, octal(0o644, 8)), (108, octal(0, 8)), (116, octal(0, 8)), (124, octal(0, 12)), \
+            (136, octal(0, 12)), (148, b' ' * 8), (156, b'S'), (257, b'ustar  \0'), (386, octal(1, 12) + octal(0, 12)), (482, b'\1'), \
+            (483, octal(1 << 20, 12)):
+        head[at:at + len(text)] = text
+    head[148:156] = b'%06o\0 ' % sum(head)
+    rows = b''.join(octal(i + 2, 12) + octal(0, 12) for i in range(21))
+    with gzip.open('holes.tar.gz', 'wb', 1) as f:
+        f.write(bytes(head))
+        for _ in range(400):
+            f.write((rows + b'\1' + bytes(7)) * 2048)
+        f.write(rows + bytes(8) + bytes(1024))
+    text = image('import', 'holes.tar.gz', 'holes:1', want=1)
+    has(text, 'more than 512 MiB')
+    assert text.count('\n') == 1, text
+    # and what is honest and large is taken: many directories, and a window of zstd's as large as it is allowed
+    image('import', Image([tar(*[member(f'd{i}', D) for i in range(20000)])]).layout('wide'), 'wide:1')
+    with open('long.tar.zst', 'wb') as f:
+        f.write(subprocess.run(['zstd', '-q', '-c', '--long=27', '-1'], input=tar(member('f', R, b'x' * (1 << 20))), stdout=subprocess.PIPE, check=True).stdout)
+    image('import', 'long.tar.zst', 'long:1')
+    nothing_left()
 
 
 def concurrent():

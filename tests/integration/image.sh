@@ -63,6 +63,7 @@ t 'a pull goes on where it was' lab resume
 t 'what is not what its digest says is refused' lab corrupted
 t 'credentials stay with their host' lab redirects
 t 'hostile layers' lab hostile
+t 'an archive that wants all memory' lab memory
 t 'tokens of elsewhere, errors without an end' lab elsewhere
 t 'a login that a redirection asks for' lab foreign_challenge
 t 'pulls at the same time' lab concurrent
