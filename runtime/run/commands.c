@@ -462,6 +462,15 @@ static void on_gone(struct supervisor *s, struct slot *slot) {
         drop(s, slot);
 }
 
+/* During post_create, before there is a command that could take it. */
+static void on_early_signal(struct supervisor *s, int sig) {
+        if (sig <= 0 || sig >= NSIG || sig == SIGCONT || sig == SIGSTOP)
+                return;
+        s->final.code = 128 + sig;
+        s->final.signal = sig;
+        supervisor_end(s, 0);
+}
+
 static void on_message(struct supervisor *s, struct slot *slot, const struct run_msg *msg, int *fds,
                        size_t n) {
         if (msg->type == RUN_MSG_EXEC && slot->state == CLIENT_NEW) {
@@ -482,7 +491,7 @@ static void on_message(struct supervisor *s, struct slot *slot, const struct run
         } else if (msg->type == RUN_MSG_SIGNAL && slot->id != 0) {
                 (void) s->args->driver->signal(s->sandbox, slot->id, msg->signal, msg->code == 1);
         } else if (msg->type == RUN_MSG_SIGNAL && slot->state == CLIENT_OWNER) {
-                supervisor_end(s, 0); /* during post_create: nobody else could take it */
+                on_early_signal(s, msg->signal);
         } else if (msg->type == RUN_MSG_KILL && slot->state == CLIENT_EXEC && slot->id != 0) {
                 (void) s->args->driver->signal(s->sandbox, slot->id, SIGKILL, true);
         } else {

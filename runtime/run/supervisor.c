@@ -289,6 +289,14 @@ static void loop(struct supervisor *s) {
         }
 }
 
+/* What is over before its command has ended was killed: that is no success. */
+static void note_killed(struct supervisor *s) {
+        if (!s->args->command || s->ended || s->final.type == RUN_MSG_ERROR || s->final.code != 0)
+                return;
+        s->final.code = 128 + SIGKILL;
+        s->final.signal = SIGKILL;
+}
+
 /* ---- start ---- */
 
 /* Moves the caller's standard descriptors out of the way; 0, 1 and 2 become /dev/null (2 stays for a trace).
@@ -751,6 +759,7 @@ int supervisor_main(const struct supervisor_args *args) {
                 look_around(&s);
         if (r == 0)
                 loop(&s);
+        note_killed(&s);
         trace_step(&s.trace, "command");
         s.sandbox = args->driver->stop(s.sandbox);
         if (s.final.type == RUN_MSG_ERROR)

@@ -3,7 +3,7 @@
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-cd_run() { timeout -k 5 60 "$C" "$@"; }
+cd_run() { timeout -k 5 200 "$C" "$@"; }
 inside() { cd_run exec "$@" </dev/null; }
 up() { id=$(cd_run start "$@") || fail "start $*"; }
 down() {
@@ -84,7 +84,7 @@ many_at_once() {
 one_too_many() {
         local i
         up
-        for i in $(seq 64); do inside -d "$id" sleep 60 >/dev/null; done
+        for i in $(seq 64); do inside -d "$id" sleep 600 >/dev/null; done
         status 125 inside "$id" true 2>err
         has "$(cat err)" '64 commands run already'
         down
@@ -93,10 +93,11 @@ one_too_many() {
 signals_reach_the_command() {
         local pid
         up
-        cd_run exec "$id" sh -c 'trap "exit 9" INT; : >ready; while :; do sleep 0.05; done' &
+        # not by timeout(1), which sends what it gets twice, and the second one kills; a job's SIGINT is ignored
+        env --default-signal=INT "$C" exec "$id" sh -c 'trap "exit 9" INT; : >ready; while :; do sleep 0.05; done' </dev/null &
         pid=$!
-        wait_for 5 test -e ready || fail 'the command does not start'
-        kill -INT "$(live_pids "$C exec $id" | head -n 1)" || true
+        wait_for 60 test -e ready || fail 'the command does not start'
+        kill -INT $pid
         status 9 wait $pid
         eq ok "$(inside "$id" echo ok)" 'the run lives on'
         down
@@ -108,10 +109,10 @@ client_killed_command_dies() {
         up
         "$C" exec "$id" sh -c ': >ready; exec sleep 1000' </dev/null &
         pid=$!
-        wait_for 5 test -e ready || fail 'the command does not start'
+        wait_for 60 test -e ready || fail 'the command does not start'
         kill -KILL $pid
         wait $pid || true
-        wait_for 5 no_commands || fail "$(field "['commands']")"
+        wait_for 60 no_commands || fail "$(field "['commands']")"
         eq ok "$(inside "$id" echo ok)"
         down
 }
@@ -119,9 +120,15 @@ client_killed_command_dies() {
 detached_has_logs() {
         local n
         up
-        n=$(inside -d "$id" sh -c 'echo out; echo err >&2; cat; sleep 0.3; echo more')
+        n=$(inside -d "$id" sh -c 'echo out; echo err >&2; cat; until [ -e go ]; do sleep 0.05; done; echo more; : >said; sleep 600')
         eq "$n" "$(field "['commands'][0]['exec_id']")"
-        eq $'out\nmore' "$(timeout 5 "$C" logs -f "$id" "$n" & sleep 1; cd_run stop -t 5 "$id" >/dev/null; wait)"
+        timeout 200 "$C" logs -f "$id" "$n" >followed &
+        wait_for 60 grep -q out followed || fail 'nothing to follow'
+        : >go
+        wait_for 60 test -e said
+        cd_run stop -t 5 "$id" >/dev/null
+        wait # the follower ends with the run
+        eq $'out\nmore' "$(cat followed)"
         eq err "$(cd_run logs --stderr "$id" "$n")"
         eq $'out\nmore' "$(cd_run logs "$id")" 'after the end'
         cd_run rm "$id" >/dev/null
@@ -131,7 +138,7 @@ logs_rotate() {
         local n size
         up
         n=$(inside -d "$id" sh -c 'seq 1 4000000') # 30 MB
-        wait_for 30 no_commands || fail 'does not end'
+        wait_for 120 no_commands || fail 'does not end'
         size=$(du -sb "$XDG_STATE_HOME/cofferdam/runs/$id/log" | cut -f1)
         [ "$size" -le $((17 << 20)) ] || fail "logs of $size bytes"
         eq 4000000 "$(cd_run logs "$id" "$n" | tail -n 1)"
@@ -143,10 +150,10 @@ stop_is_polite_then_not() {
         up
         inside -d "$id" sh -c 'trap "echo bye; exit 0" TERM; : >a; while :; do sleep 0.05; done' >/dev/null
         inside -d "$id" sh -c 'trap "" TERM; : >b; while :; do sleep 0.05; done' >/dev/null
-        wait_for 5 test -e a -a -e b
+        wait_for 60 test -e a -a -e b
         SECONDS=0
         cd_run stop -t 1 "$id" >/dev/null
-        [ "$SECONDS" -le 5 ] || fail "took $SECONDS s"
+        [ "$SECONDS" -lt 10 ] || fail "took $SECONDS s"
         eq bye "$(cd_run logs "$id" 1)"
         eq finished "$(field "['status']")"
         status 125 inside "$id" true 2>err
@@ -155,11 +162,16 @@ stop_is_polite_then_not() {
 }
 
 stop_ends_run() {
-        "$C" run --name r -- sh -c ': >ready; exec sleep 100' &
-        wait_for 5 test -e ready
+        "$C" run --name r -- sh -c ': >ready; exec sleep 600' &
+        wait_for 60 test -e ready
         eq hello "$(inside r echo hello)" 'exec in a run'
         cd_run stop r >/dev/null
         status 143 wait $!
+        rm ready
+        "$C" run --name r -- sh -c ': >ready; exec sleep 600' &
+        wait_for 60 test -e ready
+        cd_run stop -t 0 r >/dev/null
+        status 137 wait $! # red when what was not waited for looks as if it had ended well
 }
 
 rm_refuses() {
@@ -177,7 +189,7 @@ rm_refuses() {
 events_follow_filter_resume() {
         local last
         up
-        timeout 20 "$C" events -f "$id" >all &
+        timeout 200 "$C" events -f "$id" >all &
         inside "$id" true
         inside "$id" false || true
         last=$(events | tail -n 1 | sed 's/.*"seq":\([0-9]*\).*/\1/')
@@ -210,7 +222,7 @@ timeout_is_124() {
         has "$(cat err)" 'longer than limits.timeout'
         up --timeout 1s
         gone() { [ -z "$(cd_run ps -q)" ]; }
-        wait_for 20 gone || fail 'it still runs'
+        wait_for 60 gone || fail 'it still runs'
         eq RUN_TIMEOUT "$(field "['failure_code']")"
         eq 124 "$(field "['exit_code']")"
         cd_run rm "$id" >/dev/null
@@ -235,7 +247,7 @@ dead_supervisor_is_reaped() {
         inside "$id" sh -c 'mkdir .vscode; echo x >.vscode/tasks.json'
         pid=$(supervisor)
         kill -KILL "$pid"
-        wait_for 5 none_of_ours || fail 'something lives on'
+        wait_for 60 none_of_ours || fail 'something lives on'
         eq dead "$(field "['status']")"
         status 125 inside "$id" true 2>err
         has "$(cat err)" 'cofferdam gc'
@@ -247,7 +259,7 @@ dead_supervisor_is_reaped() {
         eq x "$(cat .vscode/tasks.json)"
         up
         kill -KILL "$(supervisor)"
-        wait_for 5 none_of_ours
+        wait_for 60 none_of_ours
         has "$(cd_run gc)" "$id removed"
 }
 
@@ -286,10 +298,12 @@ for i in range(400):
 P
         if [ "$(field "['status']")" = running ]; then # a well-formed STOP among the noise is obeyed
                 eq ok "$(inside "$id" echo ok)"
-                eq 4 "$(find "/proc/$(supervisor)/fd" -lname 'socket:*' | wc -l | awk '{ print ($1 <= 8) ? 4 : $1 }')" 'open sockets'
+                wait_for 60 few_sockets || fail "open sockets: $(ls -l "/proc/$(supervisor)/fd")"
         fi
         down
 }
+
+few_sockets() { [ "$(find "/proc/$(supervisor)/fd" -lname 'socket:*' | wc -l)" -le 8 ]; }
 
 supervisor_is_small() {
         local rss
@@ -320,9 +334,9 @@ said = b"".join(iter(lambda: os.read(out, 65536), b"")).strip(b"x").decode().str
 print(said, start.wait())
 PY
         mkfifo go
-        timeout 60 python3 full.py "$C" <go >said 2>err &
+        timeout 200 python3 full.py "$C" <go >said 2>err &
         exec 9>go
-        wait_for 20 is_running unheard || fail "not running: $(cat err)"
+        wait_for 60 is_running unheard || fail "not running: $(cat err)"
         "$C" stop -t 0 unheard >stopped
         status 0 "$C" inspect "$(cat stopped)" >/dev/null
         "$C" rm "$(cat stopped)" >/dev/null

@@ -8,16 +8,13 @@
 begin() {
         env --default-signal=INT,QUIT "$C" run -- sh -c "$1" >out 2>err &
         client=$!
-        wait_for 20 test -e ready || fail "the command did not start: $(cat err)"
+        wait_for 60 test -e ready || fail "the command did not start: $(cat err)"
 }
 
-# ends STATUS SECONDS: the client ends with it in time
+# ends STATUS: the client ends with it, and not because the command has
 ends() {
-        local rc=0 end=$((SECONDS + $2))
-        while kill -0 "$client" 2>/dev/null; do
-                [ "$SECONDS" -lt "$end" ] || fail "still running after $2 seconds"
-                sleep 0.05
-        done
+        local rc=0
+        wait_for 60 not_running || fail 'still running after a minute'
         wait "$client" || rc=$?
         eq "$1" "$rc" 'exit status'
 }
@@ -25,59 +22,82 @@ ends() {
 forwarded() {
         begin "trap 'echo got $1; exit 5' $1; : >ready; while :; do sleep 0.05; done"
         kill -"$1" "$client"
-        ends 5 10
+        ends 5
         eq "got $1" "$(cat out)"
 }
 
 forwarded_once() {
         begin "trap 'echo got' USR1; trap 'exit 0' TERM; : >ready; while :; do sleep 0.05; done"
         kill -USR1 "$client"
-        wait_for 10 test -s out
+        wait_for 60 test -s out
         sleep 0.3
         kill -TERM "$client"
-        ends 0 10
+        ends 0
         eq got "$(cat out)"
 }
 
 default_action() {
-        begin ': >ready; exec sleep 60'
+        begin ': >ready; exec sleep 600'
         kill -"$1" "$client"
-        ends "$2" 10
+        ends "$2"
 }
 
 second_interrupt_kills() {
         begin "trap '' INT TERM; : >ready; while :; do sleep 0.05; done"
         kill -INT "$client"
+        wait_for 60 has_taken INT # or the second one would be the same
         sleep 0.3
         kill -0 "$client" || fail 'one SIGINT ended a command that ignores it'
         kill -INT "$client"
-        ends 137 10
+        ends 137
 }
 
 terminated_while_starting() {
         local i
         for i in $(seq 20); do
-                env --default-signal=INT,QUIT "$C" run -- sleep 60 >/dev/null 2>&1 &
+                env --default-signal=INT,QUIT "$C" run -- sleep 600 >/dev/null 2>&1 &
                 client=$!
                 # not before env(1) has become the program: what it ignores is lost
-                wait_for 10 is_started
+                wait_for 60 is_started
                 sleep "0.00$((i % 10))"
                 kill -"$1" "$client"
                 rc=0
-                wait_for 15 not_running || fail "round $i: SIG$1 during the start is lost"
+                wait_for 60 not_running || fail "round $i: SIG$1 during the start is lost"
                 wait "$client" || rc=$?
                 [ "$rc" -gt 128 ] || fail "round $i: exit status $rc"
         done
 }
 is_started() { [ "$(cat "/proc/$client/comm")" = cofferdam ]; }
 not_running() { ! kill -0 "$client" 2>/dev/null; }
+# has_taken SIG: no such signal waits for the client
+has_taken() {
+        local key mask
+        while read -r key mask; do
+                [ "$key" != ShdPnd: ] || [ $((0x$mask >> ($(kill -l "$1") - 1) & 1)) = 0 ] || return 1
+        done <"/proc/$client/status"
+}
 
 stop_and_continue() {
-        begin ': >ready; sleep 1; exit 3'
+        begin ': >ready; until [ -e end ]; do sleep 0.05; done; exit 3'
         kill -STOP "$client"
         sleep 0.2
+        : >end
         kill -CONT "$client"
-        ends 3 10
+        ends 3
+}
+
+# during post_create there is no command yet that could take it. Red when the run ends as if all had gone well.
+in_post_create() {
+        env --default-signal=INT,QUIT "$C" run --post-create ': >ready; exec sleep 600' -- touch ran >out 2>err &
+        client=$!
+        wait_for 60 test -e ready || fail "it did not start: $(cat err)"
+        kill -CONT "$client"
+        wait_for 60 has_taken CONT
+        sleep 0.3
+        kill -0 "$client" || fail 'SIGCONT ended it'
+        kill -"$1" "$client"
+        ends "$2"
+        [ ! -e ran ] || fail 'the command ran'
 }
 
 # a signal that comes when the command has ended changes nothing any more
@@ -108,6 +128,7 @@ done
 t 'a second SIGINT kills' second_interrupt_kills
 t 'SIGTERM while starting' terminated_while_starting TERM
 t 'SIGINT while starting' terminated_while_starting INT
+for pair in INT:130 TERM:143; do t "SIG${pair%:*} during post_create" in_post_create "${pair%:*}" "${pair#*:}"; done
 t 'stopped and continued' stop_and_continue
 t 'signals while it ends' at_the_end
 t 'the command starts with nothing blocked or ignored' clean_mask
