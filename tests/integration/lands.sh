@@ -30,7 +30,7 @@ under() { # KIND COMMAND...
         local kind=$1 rc=0
         shift
         # shellcheck disable=SC2086 # an option or none
-        timeout -k 5 60 guard-mount $kind -u "$T/upper$count" "${rules[@]}" "$W" -- "$@" || rc=$?
+        timeout -k 5 200 guard-mount $kind -u "$T/upper$count" "${rules[@]}" "$W" -- "$@" || rc=$?
         [ "$rc" != 77 ] || skip 'no user namespaces or no /dev/fuse here'
         return "$rc"
 }

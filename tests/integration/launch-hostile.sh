@@ -16,14 +16,14 @@ program() { # NAME BODY
 }
 deploy() {
         program deploy "$1"
-        operator '.tools = {deploy: {description: "d", input_schema: {type: "object"}, command: ["'"$T/programs/deploy"'"], timeout_ms: '"${2:-3000}"'}}'
+        operator '.tools = {deploy: {description: "d", input_schema: {type: "object"}, command: ["'"$T/programs/deploy"'"], timeout_ms: '"${2:-60000}"'}}'
 }
 script() { cat >script.py; }
 ends() {
         local want=$1
         shift
         : >events
-        status "$want" timeout -k 5 60 "$C" launch --task "$T/task.json" --events "$W/events" "$@" >out 2>err || {
+        status "$want" timeout -k 5 200 "$C" launch --task "$T/task.json" --events "$W/events" "$@" >out 2>err || {
                 cat out err
                 return 1
         }
@@ -42,9 +42,9 @@ start() {
 # over STATUS: it ends by the one SIGTERM, and leaves nothing
 over() {
         kill -TERM "$launcher"
-        wait_for 40 eval '! kill -0 $launcher 2>/dev/null' || fail 'it does not end'
+        wait_for 60 eval '! kill -0 $launcher 2>/dev/null' || fail 'it does not end'
         status "$1" wait "$launcher"
-        wait_for 10 none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 
 ignores_sigterm() {
@@ -84,14 +84,14 @@ os._exit(3)
 E
         ends 125
         has "$(cat err)" 'exit code 3'
-        none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 program_is_given_up() {
         deploy 'exec sleep 300' 300000
         task '.allowed_tools = ["mcp__tools__deploy"]'
         script <<<'begin(); open("here", "w").close(); ask("1", "mcp__tools__deploy")'
         start --operator "$T/agent.json"
-        wait_for 10 test -e "$T/called"
+        wait_for 60 test -e "$T/called"
         over 143
 }
 program_that_says_nothing_more() {
@@ -99,7 +99,7 @@ program_that_says_nothing_more() {
         task '.allowed_tools = ["mcp__tools__deploy"]'
         script <<<'begin(); open("here", "w").close(); ask("1", "mcp__tools__deploy")'
         start --operator "$T/agent.json"
-        wait_for 10 test -e "$T/called"
+        wait_for 60 test -e "$T/called"
         over 143
 }
 deaf_runner() {
@@ -113,11 +113,11 @@ launcher_is_killed() {
         task '.allowed_tools = ["mcp__tools__deploy"]'
         script <<<'begin(); open("here", "w").close(); ask("1", "mcp__tools__deploy")'
         start --operator "$T/agent.json"
-        wait_for 10 test -e "$T/called"
-        wait_for 10 test -s "$T/pid"
+        wait_for 60 test -e "$T/called"
+        wait_for 60 test -s "$T/pid"
         kill -9 "$launcher"
-        wait_for 20 none_of_ours || fail 'something is left'
-        wait_for 10 eval '! kill -0 "$(cat "$T/pid")" 2>/dev/null' || fail 'the program lives on'
+        wait_for 60 none_of_ours || fail 'something is left'
+        wait_for 60 eval '! kill -0 "$(cat "$T/pid")" 2>/dev/null' || fail 'the program lives on'
 }
 turns_have_a_limit() {
         task

@@ -11,7 +11,7 @@ fake=$T/fake
 mkdir "$fake"
 /usr/bin/python3 "$TOP/tests/integration/kube-fake.py" "$fake" >"$T/fake.log" 2>&1 &
 servers+=($!)
-wait_for 30 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
+wait_for 60 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
 export KUBECONFIG=$fake/kubeconfig
 pods() { curl -sS --fail --cacert "$fake/ca.crt" "https://127.0.0.1:$(cat "$fake/port")/fake/objects" | jq '[.[] | select(.kind == "Pod")] | length'; }
 no_pods() { [ "$(pods)" = 0 ]; }
@@ -23,7 +23,7 @@ model() {
         python3 "$TOP/tests/integration/messages-api.py" "$W/api" >"$W/api/log" 2>&1 &
         api=$!
         trap 'kill $api 2>/dev/null' EXIT
-        wait_for 10 test -s api/port || fail "no server: $(cat api/log)"
+        wait_for 60 test -s api/port || fail "no server: $(cat api/log)"
         printf 'version: 1\ndriver: kubernetes\nimage: i\nworkspace: {source: "%s", target: /copy/space}\nenv: {ANTHROPIC_BASE_URL: "http://127.0.0.1:%s"}\n' \
                 "$W/ws" "$(cat api/port)" >pod.yaml
         mkdir -p ws
@@ -48,8 +48,8 @@ does_a_task() {
         eq made "$(cat ws/made)" 'what bash wrote, back in the workspace'
         [ ! -e ws/.cofferdam-runner ] || fail 'the runner is in the workspace'
         event delegate_finished '.status == "done"'
-        wait_for 15 no_pods || fail "pods are left: $(pods)"
-        wait_for 5 none_of_ours || fail 'something is left'
+        wait_for 60 no_pods || fail "pods are left: $(pods)"
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 joins_a_run() {
         local id
@@ -60,7 +60,7 @@ joins_a_run() {
         out '.output | tostring | contains("here")'
         eq 1 "$(pods)" 'pods: the run lives'
         "$C" stop "$id" >/dev/null
-        wait_for 15 no_pods || fail "pods are left: $(pods)"
+        wait_for 60 no_pods || fail "pods are left: $(pods)"
 }
 # What a task does is decided here, also of a pod.
 refuses() {
@@ -68,7 +68,7 @@ refuses() {
         task '.allowed_tools = ["web_search"]'
         launches 125 --json --spec pod.yaml
         has "$(cat err)" CAPABILITY_UNSUPPORTED
-        wait_for 15 no_pods || fail "pods are left: $(pods)"
+        wait_for 60 no_pods || fail "pods are left: $(pods)"
 }
 
 t 'a task from end to end in a pod' does_a_task

@@ -33,7 +33,7 @@ model() {
         python3 "$TOP/tests/integration/messages-api.py" "$T/api" --tls "$T/cert.pem" "$T/key.pem" "${@:2}" >"$T/api/log" 2>&1 &
         api=$!
         trap 'kill $api 2>/dev/null' EXIT
-        wait_for 10 test -s "$T/api/port" || fail "no server: $(cat "$T/api/log")"
+        wait_for 60 test -s "$T/api/port" || fail "no server: $(cat "$T/api/log")"
         printf 'auth_proxy: {options: "--ca-file %s --upstream https://model.example.org --allow-address 127.0.0.0/8 --route model.example.org=127.0.0.1:%s"}\n' \
                 "$T/cert.pem" "$(cat "$T/api/port")" >"$T/proxy.yaml"
 }
@@ -48,7 +48,7 @@ ends() {
                 cat out err "$T/api/log"
                 return 1
         }
-        wait_for 5 none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
         # the model is asked with the credential, and nothing else has it
         ! grep -rqF "$key" out err events "$T/state" || fail 'the credential is in what was written'
 }

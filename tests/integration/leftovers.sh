@@ -21,7 +21,7 @@ cgroups() { find /sys/fs/cgroup -type d -iname '*cofferdam*' ! -name 'cofferdam-
 begin() {
         rm -rf "$W/ready" "$T/state/cofferdam"
         env --default-signal=INT,QUIT setsid "$C" run -- sh -c "trap '' TERM HUP INT
-                sleep 9$mark & (setsid sleep 8$mark &) ; stat -c %d . >ready; ${1-wait; sleep 60}" >out 2>err &
+                sleep 9$mark & (setsid sleep 8$mark &) ; stat -c %d . >ready; ${1-wait; sleep 600}" >out 2>err &
         client=$!
 }
 
@@ -29,13 +29,13 @@ ready() { [ -s ready ]; }
 
 # nothing_left: after a run that has ended
 nothing_left() {
-        wait_for 10 none_of_ours || fail "processes of ours: $(for pid in $(ours); do look "$pid" && echo "$pid $comm $line"; done)"
-        wait_for 10 none_live "sleep 9$mark" || fail 'a child of the command lives'
-        wait_for 10 none_live "sleep 8$mark" || fail 'a detached child of the command lives'
+        wait_for 60 none_of_ours || fail "processes of ours: $(for pid in $(ours); do look "$pid" && echo "$pid $comm $line"; done)"
+        wait_for 60 none_live "sleep 9$mark" || fail 'a child of the command lives'
+        wait_for 60 none_live "sleep 8$mark" || fail 'a detached child of the command lives'
         eq '' "$(grep -F "$T" /proc/self/mountinfo | head -n 3)" 'mounts'
         eq "$cgroups_before" "$(cgroups)" 'cgroups'
         eq '' "$(find "$T/run" -mindepth 1 ! -type d | head)" 'sockets'
-        if [ -s ready ]; then wait_for 10 no_connection "$(cat ready)" || fail 'the FUSE connection stays'; fi
+        if [ -s ready ]; then wait_for 60 no_connection "$(cat ready)" || fail 'the FUSE connection stays'; fi
         eq '' "$(find . -mindepth 1 ! -name ready ! -name out ! -name err ! -name file | head)" 'files in the workspace'
 }
 
@@ -54,12 +54,12 @@ by_itself() {
 killed() {
         local victims pid rc=0
         begin
-        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        wait_for 60 ready || fail "the command did not start: $(cat err)"
         victims=$(parts "$1")
         [ -n "$victims" ] || fail "no such part: $1"
         echo "killing $1: $victims"
         for pid in $victims; do kill -KILL "$pid" 2>/dev/null || true; done # one may die of the other
-        wait_for 15 not_running || fail 'the client still waits'
+        wait_for 60 not_running || fail 'the client still waits'
         wait "$client" || rc=$?
         echo "exit status $rc: $(cat err)"
         [ "$rc" != 0 ] || fail 'the run looks successful'
@@ -74,6 +74,8 @@ killed() {
         [ "$1" = all ] || no_run_left # nobody is left to remove it: gc does
 }
 not_running() { ! kill -0 "$client" 2>/dev/null; }
+# Two that come before the client looks are one: another each time that it is asked for.
+interrupted() { ! kill -INT "$client" 2>/dev/null; }
 
 # parts WHO: the client forks the supervisor; that one the file server (several threads) and init (pid 1 inside)
 parts() {
@@ -105,7 +107,7 @@ killed_early() {
                 victims=$(parts "$1" | tr '\n' ' ')
                 # shellcheck disable=SC2086 # numbers
                 kill -KILL ${victims:-$client} 2>/dev/null || kill -KILL "$client"
-                wait_for 15 not_running || fail "round $i: the client still waits after the death of '$victims'"
+                wait_for 60 not_running || fail "round $i: the client still waits after the death of '$victims'"
                 wait "$client" || true
                 nothing_left
         done
@@ -116,15 +118,11 @@ stopped() {
         local rc=0
         begin 'while :; do cat file >/dev/null; done'
         : >file
-        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        wait_for 60 ready || fail "the command did not start: $(cat err)"
         # shellcheck disable=SC2046 # numbers
         kill -STOP $(parts "$1")
         sleep 0.2
-        for _ in 1 2 3; do
-                kill -INT "$client" 2>/dev/null || true
-                sleep 0.3
-        done
-        wait_for 15 not_running || fail 'the client still waits'
+        wait_for 60 interrupted || fail 'the client still waits'
         wait "$client" || rc=$?
         [ "$rc" != 0 ] || fail 'the run looks successful'
         nothing_left
@@ -135,13 +133,13 @@ stopped() {
 stopped_and_killed() {
         begin 'while :; do cat file >/dev/null; done'
         : >file
-        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        wait_for 60 ready || fail "the command did not start: $(cat err)"
         # shellcheck disable=SC2046 # numbers
         kill -STOP $(parts fsd)
         sleep 0.2
         # shellcheck disable=SC2046 # numbers
         kill -KILL $(parts supervisor)
-        wait_for 15 not_running || fail 'the client still waits'
+        wait_for 60 not_running || fail 'the client still waits'
         wait "$client" || true
         nothing_left
 }
@@ -149,11 +147,11 @@ stopped_and_killed() {
 # the verbs take a run whose parts were killed for dead
 dead_is_dead() {
         begin
-        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        wait_for 60 ready || fail "the command did not start: $(cat err)"
         # shellcheck disable=SC2046 # numbers
         kill -KILL $(parts all)
         wait "$client" || true
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         local run
         run=$(ls "$T/state/cofferdam/runs")
         [ ${#run} = 12 ] || fail "runs: $run"
@@ -165,18 +163,17 @@ dead_is_dead() {
 # The next run clears up, also when it ends before that is done. Red without look_around().
 next_run_reaps() {
         local run
-        begin 'mkdir .vscode; echo x >.vscode/tasks.json; sleep 60'
-        wait_for 20 test -e ready -a -e .vscode || fail "the command did not start: $(cat err)"
-        sleep 0.2
+        begin 'mkdir .vscode; echo x >.vscode/tasks.json; : >file; sleep 600'
+        wait_for 60 test -e file || fail "the command did not start: $(cat err)"
         # shellcheck disable=SC2046 # numbers
         kill -KILL $(parts all)
         wait "$client" || true
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         run=$(ls "$T/state/cofferdam/runs")
         cp -a "$T/state/cofferdam/runs/$run" "$T/state/cofferdam/runs/000000000000"
         rm -r "$T/state/cofferdam/runs/000000000000/upper/"*
         eq ok "$("$C" run -- echo ok)"
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         has "$("$C" inspect "$run")" '"status": "finished"'
         has "$("$C" events "$run" | tail -n 1)" orphan_reaped
         eq "$run" "$(ls -A "$T/state/cofferdam/runs")" 'the one that holds nothing is gone'
@@ -191,11 +188,11 @@ next_run_keeps_what_started() {
         local id
         id=$("$C" start)
         n=$("$C" exec -d "$id" sh -c 'echo said' </dev/null)
-        wait_for 5 test -s "$T/state/cofferdam/runs/$id/log/$n.out"
+        wait_for 60 test -s "$T/state/cofferdam/runs/$id/log/$n.out"
         kill -KILL "$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         "$C" run -- true
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         has "$("$C" inspect "$id")" '"status": "finished"'
         has "$("$C" events "$id" | tail -n 1)" orphan_reaped
         eq said "$("$C" logs "$id" "$n")"
@@ -222,7 +219,7 @@ sharing_is_said() {
 alive_is_not_discarded() {
         local run
         begin
-        wait_for 20 ready || fail "the command did not start: $(cat err)"
+        wait_for 60 ready || fail "the command did not start: $(cat err)"
         run=$(ls "$T/state/cofferdam/runs")
         status 1 "$C" discard "$run" 2>e
         has "$(cat e)" alive
@@ -230,9 +227,7 @@ alive_is_not_discarded() {
         status 1 "$C" discard "$run" 2>e
         has "$(cat e)" starting
         rm e
-        kill -INT "$client"
-        sleep 0.2
-        kill -INT "$client"
+        wait_for 60 interrupted || fail 'the client still waits'
         wait "$client" || true
         nothing_left
         no_run_left
@@ -246,13 +241,13 @@ killed_while_landing() {
         before=$(ls -A file/.git)
         for i in $(seq 12); do
                 begin 'i=0; while :; do i=$((i+1)); git -C file config user.name "name $i"; git -C file remote add r$i https://x.org/$i; git -C file remote remove r$i; done'
-                wait_for 20 ready || fail "the command did not start: $(cat err)"
+                wait_for 60 ready || fail "the command did not start: $(cat err)"
                 sleep "0.$((RANDOM % 2))$((RANDOM % 10))"
                 # shellcheck disable=SC2046 # numbers
                 kill -KILL $(parts "$1")
-                wait_for 15 not_running
+                wait_for 60 not_running
                 wait "$client" || true
-                wait_for 10 none_of_ours
+                wait_for 60 none_of_ours
                 rm -f file/.git/config.lock # git's own
                 eq "$before" "$(ls -A file/.git)" 'names in .git'
                 git -C file config -l >/dev/null || fail 'git cannot read its config'
@@ -262,12 +257,12 @@ killed_while_landing() {
 
 held_content_survives() {
         git init -q "$W/file"
-        begin 'echo "echo pwned" >file/.git/hooks/pre-commit; : >file/written; sleep 60'
-        wait_for 20 test -e file/written || fail "$(cat err)"
+        begin 'echo "echo pwned" >file/.git/hooks/pre-commit; : >file/written; sleep 600'
+        wait_for 60 test -e file/written || fail "$(cat err)"
         for pid in $(parts "$1"); do kill -KILL "$pid"; done
-        wait_for 15 not_running
+        wait_for 60 not_running
         wait "$client" || true
-        wait_for 10 none_of_ours
+        wait_for 60 none_of_ours
         [ ! -e file/.git/hooks/pre-commit ] || fail 'the held file is on the host'
         has "$(find "$T/state/cofferdam/runs" -name pre-commit)" pre-commit 'what was held is in the run'
         rm -rf "$T/state/cofferdam/runs"

@@ -61,9 +61,9 @@ live_pids() {
         return 0
 }
 
-# helper_pids: the processes that a run of $C forked and that have names of their own. They hide their exe link from
+# helper_pids [led]: the processes that a run of $C forked and that have names of their own. They hide their exe link from
 # an ordinary user; their session tells whose they are: its leader is the supervisor, and without a leader they should
-# not be there, whoever left them.
+# not be there, whoever left them. 'led': only those that have one, for those of other scripts are about to end, too.
 helper_pids() {
         local dir comm state session line exe
         for dir in /proc/[0-9]*; do
@@ -73,6 +73,8 @@ helper_pids() {
                         [[ $exe == "$C"* ]] || continue
                 elif look "$session"; then
                         [[ $line == *"$C"* ]] || continue
+                elif [ -n "${1-}" ]; then
+                        continue
                 fi
                 echo "${dir#/proc/}"
         done
@@ -99,7 +101,7 @@ none_live() { [ -z "$(live_pids "$1")" ]; }
 clean() {
         local pid
         trap - EXIT
-        for pid in $(live_pids "$T/") $(helper_pids); do kill -KILL "$pid" 2>/dev/null; done
+        for pid in $(live_pids "$T/") $(helper_pids led); do kill -KILL "$pid" 2>/dev/null; done
         cd /
         chmod -R u+rwX "$T" 2>/dev/null
         rm -rf "$T"
@@ -162,7 +164,7 @@ t() {
                 "$@"
         ) >>"$T/out" 2>&1 </dev/null
         rc=$?
-        if ! wait_for 5 none_of_ours; then
+        if ! wait_for 60 none_of_ours; then
                 left=$(ours | tr '\n' ' ')
                 [ "$rc" != 0 ] || rc=1
                 echo "FAIL: still running afterwards: $left" >>"$T/out"

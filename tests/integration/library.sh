@@ -138,7 +138,7 @@ END
 host_dies() {
         (user_of_library die) 2>/dev/null && fail 'it lives'
         eq '' "$(cat out)" 'what was printed'
-        wait_for 10 none_live 'sleep 4322' || fail 'the command outlives its owner'
+        wait_for 60 none_live 'sleep 4322' || fail 'the command outlives its owner'
 }
 
 t 'one header, one pkg-config file, the program beside it' installed_files

@@ -8,9 +8,9 @@ bomb='x = bytearray(400 << 20); print("survived")'
 weak=()
 [ "$(id -u)" = 0 ] || weak=(--isolation degrade)
 groups() { find /sys/fs/cgroup -name 'cofferdam-*' ! -name 'cofferdam-probe-*' 2>/dev/null; }
-inspected() { timeout 10 "$C" inspect "$1" | python3 -c "import json,sys; d = json.load(sys.stdin)[0]; print(d$2)"; }
+inspected() { timeout 100 "$C" inspect "$1" | python3 -c "import json,sys; d = json.load(sys.stdin)[0]; print(d$2)"; }
 # a second sandbox answers while the first is busy: the time is generous, it only tells stuck from slow
-neighbour_answers() { eq ok "$(mkdir -p next && timeout 20 "$C" run -w next -- echo ok)" neighbour; }
+neighbour_answers() { eq ok "$(mkdir -p next && timeout 100 "$C" run -w next -- echo ok)" neighbour; }
 
 strict_refuses() {
         [ "$(id -u)" != 0 ] || skip 'only a user has none: root has control groups'
@@ -52,7 +52,7 @@ shm_filler() {
 }
 
 fork_bomb() {
-        sandbox --pids 40 --timeout 20s "${weak[@]}" -- sh -c 'f() { f & f & wait; }; f 2>/dev/null; true' >/dev/null 2>&1 &
+        sandbox --pids 40 --timeout 100s "${weak[@]}" -- sh -c 'f() { f & f & wait; }; f 2>/dev/null; true' >/dev/null 2>&1 &
         sleep 1
         neighbour_answers
         wait $! || true
@@ -96,17 +96,17 @@ Y
 
 said() {
         local id
-        id=$(timeout 20 "$C" start "${weak[@]}" --memory 64Mi --pids 50 --cpus 1.5)
+        id=$(timeout 100 "$C" start "${weak[@]}" --memory 64Mi --pids 50 --cpus 1.5)
         if [ "$(id -u)" = 0 ]; then
                 has "$(inspected "$id" "['plan']['limits']['memory']['by']")" cgroup
                 eq 0 "$(inspected "$id" "['plan']['degraded']" | grep -c wanted)"
                 [ -d "$(inspected "$id" "['plan']['cgroups'][0]")" ] || fail 'no such group'
         else
                 has "$(inspected "$id" "['plan']['limits']['memory']['by']")" rlimit
-                has "$(timeout 5 "$C" events --type sandbox_degraded "$id")" limits.memory
+                has "$(timeout 100 "$C" events --type sandbox_degraded "$id")" limits.memory
         fi
-        timeout 20 "$C" stop -t 0 "$id" >/dev/null
-        timeout 20 "$C" rm "$id" >/dev/null
+        timeout 100 "$C" stop -t 0 "$id" >/dev/null
+        timeout 100 "$C" rm "$id" >/dev/null
         eq '' "$(groups)" 'control groups left'
 }
 
@@ -114,25 +114,25 @@ said() {
 killed_leaves_no_group() {
         local id pid
         [ "$(id -u)" = 0 ] || skip 'only root has a control group here'
-        id=$(timeout 20 "$C" start --memory 64Mi)
+        id=$(timeout 100 "$C" start --memory 64Mi)
         pid=$(inspected "$id" "['supervisor']['pid']")
         kill -KILL "$pid"
-        wait_for 5 none_of_ours
+        wait_for 60 none_of_ours
         [ -n "$(groups)" ] || fail 'the test has nothing to look for'
-        timeout 10 "$C" gc >/dev/null
+        timeout 100 "$C" gc >/dev/null
         eq '' "$(groups)" 'control groups left'
 }
 
 # a million lines a second: the reader is a file, and a neighbour does not notice
 logger() {
         local id
-        id=$(timeout 20 "$C" start)
-        timeout 20 "$C" exec -d "$id" -- yes 'a line of a log that nobody reads' >/dev/null
+        id=$(timeout 100 "$C" start)
+        timeout 100 "$C" exec -d "$id" -- yes 'a line of a log that nobody reads' >/dev/null
         sleep 1
         neighbour_answers
-        eq ok "$(timeout 20 "$C" exec "$id" echo ok </dev/null)"
-        timeout 20 "$C" stop -t 1 "$id" >/dev/null
-        timeout 20 "$C" rm "$id" >/dev/null
+        eq ok "$(timeout 100 "$C" exec "$id" echo ok </dev/null)"
+        timeout 100 "$C" stop -t 1 "$id" >/dev/null
+        timeout 100 "$C" rm "$id" >/dev/null
 }
 
 tmp_fillers() {

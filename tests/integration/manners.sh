@@ -12,7 +12,8 @@ play() {
 in_shell() { play 'expect:go> ' "$@" -- env PS1='go> ' bash --norc --noprofile -i; }
 
 background_job() {
-        in_shell "send:$C run -- sh -c 'sleep 3; echo work is don\$((1))' &\n" 'expect:go> ' pause:1 'send:echo typed $((20+1))\n' 'expect:typed 21' \
+        in_shell "send:$C run -- sh -c ': >begun; until [ -e end ]; do sleep 0.1; done; echo work is don\$((1))' &\n" 'expect:go> ' \
+                'send:until [ -e begun ]; do sleep 0.1; done; echo typed $((20+1)); : >end\n' 'expect:typed 21' \
                 'expect:work is don1' 'send:wait; jobs; exit 3\n' exit:3
         lacks "$(cat shown)" Stopped
 }
@@ -21,13 +22,13 @@ job_comes_to_the_foreground() {
                 'send:hello\n' 'expect:got-hello' 'expect:go> ' 'send:exit 4\n' exit:4
 }
 stopped_by_key() {
-        in_shell "send:$C run -- sh -c 'i=0; while [ \$i -lt 40 ]; do echo n\$i; echo >>ticks; sleep 0.1; i=\$((i+1)); done' | cat\n" expect:n3 \
+        in_shell "send:$C run -- sh -c 'i=0; until [ -e end ]; do echo n\$i; echo >>ticks; sleep 0.1; i=\$((i+1)); done; echo las\$((1))t' | cat\n" expect:n3 \
                 'send:\x1a' expect:topped 'expect:go> ' pause:0.3 \
-                'send:a=$(wc -l <ticks); sleep 1; b=$(wc -l <ticks); [ $a = $b ] && echo qui$((1))t\n' expect:qui1t \
-                'send:fg\n' expect:n39 'expect:go> ' 'send:exit 5\n' exit:5
+                'send:until a=$(wc -l <ticks); sleep 1; b=$(wc -l <ticks); [ $a = $b ]; do :; done; echo qui$((1))t; : >end\n' expect:qui1t \
+                'send:fg\n' expect:las1t 'expect:go> ' 'send:exit 5\n' exit:5
 }
 two_at_once() {
-        in_shell "send:$C run -- sh -c 'sleep 1; echo fir\$((1))t' & $C run -- sh -c 'read -r x; echo sec-\$x'\n" pause:0.7 'send:typed\n' \
+        in_shell "send:$C run -- sh -c 'until [ -e end ]; do sleep 0.1; done; echo fir\$((1))t' & $C run -- sh -c 'read -r x; echo sec-\$x; : >end'\n" pause:0.7 'send:typed\n' \
                 expect:sec-typed expect:fir1t 'send:wait; exit 6\n' exit:6
 }
 terminal_of_another_session() { # setsid: nobody's job control applies, but the keys do
@@ -45,47 +46,47 @@ errors_go_where_they_were_sent() {
 }
 
 slow_reader() { eq 20000 "$(sandbox -t -- seq 20000 | (sleep 3 && cat) | wc -l)" lines; }
-reader_goes_away() { eq y "$(timeout 20 "$C" run -t -- yes | head -n 1 | tr -d '\r')"; }
+reader_goes_away() { eq y "$(timeout 100 "$C" run -t -- yes | head -n 1 | tr -d '\r')"; }
 interrupted_with_a_reader_that_sleeps() {
         local rc=0
         mkfifo pipe
-        sleep 30 <>pipe &
+        sleep 600 <>pipe &
         env --default-signal=INT "$C" run -t -- yes >pipe 2>err &
         client=$!
         sleep 1
         kill -TERM "$client" # the command ends; what it said waits for the reader
         sleep 1
-        kill -TERM "$client" # nobody wants it any more
-        wait_for 10 not_running || fail 'the client waits for a reader that sleeps'
+        wait_for 60 unwanted || fail 'the client waits for a reader that sleeps'
         wait "$client" || rc=$?
         kill %1
         eq 143 "$rc"
 }
-not_running() { ! kill -0 "$client" 2>/dev/null; }
+unwanted() { ! kill -TERM "$client" 2>/dev/null; } # nobody wants what it said any more
 input_ends_on_an_open_line() {
-        printf abc | status 0 timeout 20 "$C" run -t -- cat >out
+        printf abc | status 0 timeout 100 "$C" run -t -- cat >out
         has "$(cat out)" abc
 }
 # what closes its descriptors has not ended; it may open its terminal again
 closed_and_opened_again() {
-        status 4 timeout 20 "$C" run -t -- sh -c 'exec 0<&- 1>&- 2>&-; sleep 0.3; echo late >/dev/tty; exit 4' </dev/null >out
+        status 4 timeout 100 "$C" run -t -- sh -c 'exec 0<&- 1>&- 2>&-; sleep 0.3; echo late >/dev/tty; exit 4' </dev/null >out
         eq late "$(tr -d '\r\n^D\b' <out)"
 }
 no_input_for_a_terminal() {
-        eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' | tr -d '\r')"
-        eq end "$(timeout 20 "$C" run -t -- sh -c 'cat; echo end' <&- | tr -d '\r')"
-        status 3 timeout 20 "$C" run -t -- sh -c 'cat; echo end; exit 3' <&- >&- 2>&-
+        eq end "$(timeout 100 "$C" run -t -- sh -c 'cat; echo end' | tr -d '\r')"
+        eq end "$(timeout 100 "$C" run -t -- sh -c 'cat; echo end' <&- | tr -d '\r')"
+        status 3 timeout 100 "$C" run -t -- sh -c 'cat; echo end; exit 3' <&- >&- 2>&-
 }
 
 # ignored SIG: what the caller ignored does not reach the command
 ignored() {
         (
                 trap '' "$1"
-                exec "$C" run -- sh -c ': >ready; sleep 2; exit 3'
+                exec "$C" run -- sh -c ': >ready; until [ -e end ]; do sleep 0.05; done; sleep 1; exit 3'
         ) &
         client=$!
-        wait_for 20 test -e ready
+        wait_for 60 test -e ready
         kill -"$1" "$client"
+        : >end
         rc=0
         wait "$client" || rc=$?
         eq 3 "$rc" 'exit status'
@@ -97,17 +98,17 @@ sleeping_events() {
         long=$(head -c 200 /dev/zero | tr '\0' l)
         for i in $(seq 20); do mounts+=(--mount "type=bind,source=/usr/share,target=/mnt/$long$i,readonly"); done
         mkfifo pipe
-        sleep 60 <>pipe &
+        sleep 600 <>pipe &
         exec 5>pipe
         head -c 61440 /dev/zero >&5 # room for one page more: less than the first event needs
-        status 0 timeout 20 "$C" run --events fd:5 "${mounts[@]}" -- echo fine >out
+        status 0 timeout 100 "$C" run --events fd:5 "${mounts[@]}" -- echo fine >out
         kill %1
         wait %1 || true
-        status 0 timeout 20 "$C" run --events fd:5 -- echo fine >>out # without a reader
+        status 0 timeout 100 "$C" run --events fd:5 -- echo fine >>out # without a reader
         eq 'fine fine' "$(xargs <out)"
 }
 events_without_a_gap() {
-        timeout 20 "$C" run --hold 'h*' --events "$T/events" -- sh -c 'for i in 1 2 3 4 5; do echo x >h$i; done; exit 7' || true
+        timeout 100 "$C" run --hold 'h*' --events "$T/events" -- sh -c 'for i in 1 2 3 4 5; do echo x >h$i; done; exit 7' || true
         eq "$(seq "$(wc -l <"$T/events")" | xargs)" "$(sed -n 's/.*"seq":\([0-9]*\).*/\1/p' "$T/events" | xargs)"
         has "$(tail -n 1 "$T/events")" '"exit_code":7'
         rm -rf "$T/state/cofferdam"

@@ -90,12 +90,12 @@ line() {
                 rc=0
                 # an open descriptor takes the events: nobody opens a file for them
                 # shellcheck disable=SC2046,SC2086
-                without "$what" timeout -k 5 20 "$C" run $options $(options_of $mode) --events fd:3 -- true \
+                without "$what" timeout -k 5 200 "$C" run $options $(options_of $mode) --events fd:3 -- true \
                         3>"$out/events" >"$out/stdout" 2>"$out/stderr" || rc=$?
                 echo "$rc" >"$out/rc"
                 rc=0
                 # shellcheck disable=SC2046,SC2086
-                without "$what" timeout -k 5 20 "$C" doctor --json --strict $options $(options_of $mode) \
+                without "$what" timeout -k 5 200 "$C" doctor --json --strict $options $(options_of $mode) \
                         >"$out/doctor" 2>"$out/doctor-err" || rc=$?
                 echo "$rc" >"$out/doctor-rc"
         done

@@ -162,7 +162,7 @@ def order():
 
 def silent():
     """The default is two minutes, so that the runner is told of less."""
-    got, r, _ = calls({"s": server("silent")}, ("mcp__s__echo", {}), mcp_timeout_ms=400)
+    got, r, _ = calls({"s": server("silent")}, ("mcp__s__echo", {}), mcp_timeout_ms=5000)  # also for its start
     check(got[0][1] and "no answer" in got[0][0], got)
     result, r, _ = drive.run([{"text": "without it"}], mcp_servers={"m": server("mute")}, mcp_timeout_ms=400)
     same({"text": "without it"}, result["output"], "output")
@@ -333,7 +333,7 @@ def everything_http():
     p = subprocess.Popen(["node", "/srv/mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "streamableHttp"],
                          env={**os.environ, "PORT": "3457"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        for _ in range(300):
+        for _ in range(900):
             try:
                 urllib.request.urlopen("http://127.0.0.1:3457/mcp", timeout=5)
             except urllib.error.HTTPError:

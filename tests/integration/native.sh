@@ -141,8 +141,8 @@ fsd_gave_up() {
         local pid found='' out comm state session line
         sandbox -- sh -c 'touch ready; until [ -e end ]; do sleep 0.1; done' &
         out=$!
-        wait_for 20 test -e ready
-        for pid in $(helper_pids); do
+        wait_for 60 test -e ready
+        for pid in $(helper_pids led); do
                 look "$pid" && [ "$comm" = cofferdam-fsd ] || continue
                 found=$(grep -E '^(CapEff|CapPrm|CapBnd|CapAmb|NoNewPrivs|Seccomp):' "/proc/$pid/status" | tr -d '\t\n')
                 has "$(cat "/proc/$pid/limits")" 'Max core file size        0                    0 '
@@ -163,10 +163,10 @@ supervisor_gave_up() {
         local pid found='' out comm state session line mask=00000000000000ff
         sandbox -- sh -c 'touch ready; until [ -e end ]; do sleep 0.1; done' &
         out=$!
-        wait_for 20 test -e ready
-        for pid in $(helper_pids); do
+        wait_for 60 test -e ready
+        for pid in $(helper_pids led); do
                 look "$pid" && [ "$comm" = cofferdam-fsd ] || continue
-                wait_for 5 grep -q 'Seccomp:.*2' "/proc/$session/status" || true # the command may be faster
+                wait_for 60 grep -q 'Seccomp:.*2' "/proc/$session/status" || true # the command may be faster
                 found=$(grep -E '^(CapEff|CapPrm|CapInh|NoNewPrivs|Seccomp):' "/proc/$session/status" | tr -d '\t\n')
         done
         touch end

@@ -30,7 +30,7 @@ echo "doctor says: $rc"
 IN
 
 # told CMD...: its output, within a minute; functions have a limit of their own
-told() { case $(type -t "$1") in function) "$@" 2>&1 ;; *) timeout -k 5 60 "$@" 2>&1 ;; esac }
+told() { case $(type -t "$1") in function) "$@" 2>&1 ;; *) timeout -k 5 200 "$@" 2>&1 ;; esac }
 
 # works CMD...: CMD, which ends as "sh $T/inside ..." does, tells of a run that started and held
 works() {
@@ -78,7 +78,7 @@ image_root() {
 podman_here() {
         local own=()
         [ "$(id -u)" != 0 ] || own=(--cgroup-manager=cgroupfs)
-        XDG_RUNTIME_DIR=$pod/xdg timeout -k 5 60 podman --root "$pod/root" --runroot "$pod/runroot" --tmpdir "$pod/tmp" \
+        XDG_RUNTIME_DIR=$pod/xdg timeout -k 5 200 podman --root "$pod/root" --runroot "$pod/runroot" --tmpdir "$pod/tmp" \
                 --events-backend=file --storage-driver=vfs --runtime runc "${own[@]}" "$@"
 }
 
@@ -101,7 +101,7 @@ podman_left() {
                 [ "$(cat "/proc/${pause:-0}/comm")" != 'podman pause' ] || kill -KILL "$pause"
         fi
         for group in /sys/fs/cgroup/{,*/}"${T##*/}"; do # conmon leaves it a moment after podman
-                [ ! -d "$group" ] || wait_for 5 find "$group" -depth -type d -exec rmdir {} +
+                [ ! -d "$group" ] || wait_for 60 find "$group" -depth -type d -exec rmdir {} +
         done
 } >/dev/null 2>&1
 
@@ -194,7 +194,7 @@ elsewhere() {
         local become=() script=$1
         shift
         [ "$(id -u)" = 0 ] || become=(--map-current-user --keep-caps)
-        timeout -k 5 60 unshare -m --propagation private "${become[@]}" sh -ec "$script" - "$@"
+        timeout -k 5 200 unshare -m --propagation private "${become[@]}" sh -ec "$script" - "$@"
 }
 
 without_subuid() {

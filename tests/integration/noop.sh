@@ -3,7 +3,7 @@
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-cof() { timeout -k 5 60 "$C" "$@" </dev/null; }
+cof() { timeout -k 5 200 "$C" "$@" </dev/null; }
 
 says_so() {
         eq "$W" "$(cof run --driver noop --events ev -- pwd 2>err)"
@@ -61,7 +61,7 @@ commands() {
         status 126 cof exec -w /nowhere "$id" true 2>/dev/null
         eq '1 2' "$(cof exec -e B=2 "$id" sh -c 'echo $A $B')"
         eq '2' "$(cof exec -e A=2 "$id" sh -c 'echo $A')"
-        eq in "$(echo in | timeout 10 "$C" exec "$id" cat)"
+        eq in "$(echo in | timeout 200 "$C" exec "$id" cat)"
         eq terminal "$(cof exec -t "$id" sh -c '[ -t 0 ] && echo terminal' | tr -d '\r')"
         eq none "$(cof inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["plan"]["mechanisms"]["isolation"])')"
         cof stop "$id" >/dev/null
@@ -74,9 +74,9 @@ leaves_no_process() {
         id=$(cof start --driver noop 2>/dev/null)
         ln -s "$(command -v sleep)" "$W/left" # a name that no other script looks for
         cof exec "$id" sh -c "setsid sh -c 'exec $W/left 424242' & setsid setsid $W/left 424243 & exit 0"
-        wait_for 5 some || fail 'they did not start'
+        wait_for 60 some || fail 'they did not start'
         cof stop -t 0 "$id" >/dev/null
-        wait_for 5 none || fail 'a process is left'
+        wait_for 60 none || fail 'a process is left'
         cof rm "$id" >/dev/null
 }
 some() { [ "$(live_pids "$W/left 42424" | wc -l)" = 2 ]; }

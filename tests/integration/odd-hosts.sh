@@ -7,7 +7,7 @@
 refused() {
         local text=$1
         shift
-        status 125 timeout -k 5 60 "$@" >"$T/o" 2>"$T/e"
+        status 125 timeout -k 5 200 "$@" >"$T/o" 2>"$T/e"
         cat "$T/e"
         eq '' "$(cat "$T/o")" stdout
         eq 1 "$(wc -l <"$T/e")" 'lines on stderr'
@@ -24,7 +24,7 @@ limited() { # limited ULIMIT TEXT
 elsewhere() {
         local become=()
         [ "$(id -u)" = 0 ] || become=(--map-current-user --keep-caps)
-        C=$C W=$W T=$T timeout -k 5 60 unshare -m "${become[@]}" sh -ec "$1"
+        C=$C W=$W T=$T timeout -k 5 200 unshare -m "${become[@]}" sh -ec "$1"
 }
 works_elsewhere() { eq "$1" "$(elsewhere "$2" | xargs)"; }
 refused_elsewhere() { refused "$1" bash -c "$(declare -f elsewhere); C='$C' W='$W' T='$T'; elsewhere \"\$0\"" "$2"; }
@@ -35,7 +35,7 @@ few_descriptors() {
         for n in 3 4 5 6 7 8 9; do exec {n}</dev/null; done # or the limit alone would be refused
         for n in $(seq 4 3 40) $(seq 48 78); do
                 rc=0
-                (ulimit -n "$n" && exec timeout 60 "$C" run -- echo ok) >o 2>e || rc=$?
+                (ulimit -n "$n" && exec timeout 200 "$C" run -- echo ok) >o 2>e || rc=$?
                 [ "$rc" != 0 ] || { worked=$((worked + 1)) && continue; }
                 failed=$((failed + 1))
                 eq 125 "$rc" "$n descriptors: exit status"
@@ -98,7 +98,7 @@ workspace_goes_away() {
         cd gone
         # shellcheck disable=SC2016
         sandbox -- sh -c ': >ready; while [ -e ready ]; do sleep 0.05; done; echo x >file || exit 6' 2>"$T/e" &
-        wait_for 20 test -e ready
+        wait_for 60 test -e ready
         rm -r "$W/gone"
         rc=0
         wait $! || rc=$?
@@ -109,7 +109,7 @@ workspace_is_replaced() { # the directory that was there at the start is served 
         mkdir work
         cd work
         sandbox -- sh -c ': >ready; while [ -e ready ]; do sleep 0.05; done; echo x >file' &
-        wait_for 20 test -e ready
+        wait_for 60 test -e ready
         mv "$W/work" "$W/moved"
         mkdir "$W/work"
         rm "$W/moved/ready"

@@ -14,6 +14,7 @@ NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "time", 
 STATUS = ["Umask", "State", "NStgid", "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
           "Seccomp", "Seccomp_filters", "SigBlk", "SigIgn", "SigCgt", "Cpus_allowed", "Mems_allowed", "CoreDumping", "THP_enabled"]
 NOT_COMPARED = {"State", "NStgid"}
+NANOSLEEP = {"35", "230", "101", "115"}  # nanosleep, clock_nanosleep: x86-64, aarch64
 
 
 def read(path):
@@ -21,22 +22,28 @@ def read(path):
         return f.read().decode("utf-8", "replace")
 
 
+def marker(name):
+    """How long a sleep(1) of this test sleeps: the same test of another user may look about now, too."""
+    return f"{name}.{os.getpid()}"
+
+
 def processes():
     return [int(p) for p in os.listdir("/proc") if p.isdigit()]
 
 
-def find(marker, deadline=20):
-    """The host's pid of the sleep(1) that has the marker as its argument."""
+def find(name, deadline=60):
+    """The host's pid of the sleep(1) that has the marker as its argument, once it sleeps: its loader has files open."""
     end = time.monotonic() + deadline
     while time.monotonic() < end:
         for pid in processes():
             try:
-                if read(f"/proc/{pid}/cmdline").split("\0")[:2] == ["sleep", marker]:
+                if read(f"/proc/{pid}/cmdline").split("\0")[:2] == ["sleep", marker(name)] and \
+                        read(f"/proc/{pid}/syscall").split()[0] in NANOSLEEP:
                     return pid
             except OSError:
                 pass
         time.sleep(0.05)
-    sys.exit(f"no process 'sleep {marker}'")
+    sys.exit(f"no process 'sleep {marker(name)}'")
 
 
 def posture(pid):
@@ -75,28 +82,28 @@ found = {}
 bad = []
 
 
-def look(name, marker):
-    found[name] = posture(find(marker))
+def look(name, what):
+    found[name] = posture(find(what))
 
 
 # four ways to the same walls; the namespaces of one run are not those of another
-first = run("run", "--", "sleep", "7001")
+first = run("run", "--", "sleep", marker("7001"))
 look("run", "7001")
 second = run("exec", [l.split()[0] for l in subprocess.check_output([cofferdam, "ps"], text=True).splitlines()[1:]][0],
-             "sleep", "7002")
+             "sleep", marker("7002"))
 look("exec into run", "7002")
 for p in (first, second):
     p.terminate()
     p.wait()
-creating = run("start", "--post-create", "sleep 7003; true")
+creating = run("start", "--post-create", f"sleep {marker('7003')}; true")
 look("post_create", "7003")
 os.kill(find("7003"), 15)
 creating.wait()
 run_id = subprocess.check_output([cofferdam, "ps", "-q"], text=True).split()[0]
-others = [run("exec", run_id, "sleep", "7004"), run("exec", "-t", run_id, "sleep", "7005")]
+others = [run("exec", run_id, "sleep", marker("7004")), run("exec", "-t", run_id, "sleep", marker("7005"))]
 look("exec", "7004")
 look("exec -t", "7005")
-subprocess.check_call([cofferdam, "exec", "-d", run_id, "sleep", "7006"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+subprocess.check_call([cofferdam, "exec", "-d", run_id, "sleep", marker("7006")], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 look("exec -d", "7006")
 
 # the expected walls, whatever was compared with what

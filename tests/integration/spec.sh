@@ -71,7 +71,7 @@ check_says_what_is_wrong() {
 assets_are_refused() {
         local file
         for file in "$TOP"/tests/assets/spec/should-fail-*; do
-                status 1 timeout 10 "$C" spec check "$file" >out 2>err
+                status 1 timeout 100 "$C" spec check "$file" >out 2>err
                 eq 1 "$(wc -l <err)" "lines of $file"
                 has "$(cat err)" "${file##*/}"
         done

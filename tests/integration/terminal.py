@@ -2,12 +2,12 @@
 """Runs a command in a new terminal of 50 rows and 132 columns and plays steps to it.
 
 Usage: terminal.py STEP... -- COMMAND [ARG...]
-  expect:TEXT   wait until the terminal shows TEXT (10 seconds)
+  expect:TEXT   wait until the terminal shows TEXT (a minute)
   send:TEXT     type TEXT; \\x03 and the like are understood
   size:R,C      resize
   hangup        close the terminal
   pause:N       wait N seconds
-  exit:N        the command ends with status N within 10 seconds (128+signal when killed)
+  exit:N        the command ends with status N within a minute (128+signal when killed)
 Prints what the terminal showed; exit status 1 when a step fails.
 """
 import fcntl
@@ -20,7 +20,7 @@ import sys
 import termios
 import time
 
-LIMIT = 10
+LIMIT = 60
 
 
 class Failure(Exception):
@@ -30,13 +30,17 @@ class Failure(Exception):
 class Terminal:
     def __init__(self, command):
         self.shown, self.seen = b"", 0
+        sized = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-            time.sleep(0.1)  # until the size is set
+            os.close(sized[1])
+            os.read(sized[0], 1)  # until the size is set
             os.execvp(command[0], command)
         self.size("50,132")
+        for end in sized:
+            os.close(end)
 
     def read(self, seconds):
         if self.fd is None or not select.select([self.fd], [], [], seconds)[0]:

@@ -17,13 +17,13 @@ is_a_terminal() {
 size() {
         # shellcheck disable=SC2016
         play 'expect:50 132' size:30,90 'expect:30 90' exit:0 -- "${run[@]}" sh -c '
-                trap "stty size; exit 0" WINCH; stty size; i=0; while [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; exit 1'
+                trap "stty size; exit 0" WINCH; stty size; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done; exit 1'
 }
 interrupt() {
         play expect:ready 'send:\x03' expect:got exit:7 -- "${run[@]}" sh -c "trap 'echo got; exit 7' INT; echo ready; while :; do sleep 0.1; done"
 }
-interrupt_default() { play expect:ready 'send:\x03' exit:130 -- "${run[@]}" sh -c 'echo ready; exec sleep 20'; }
-quit() { play expect:ready 'send:\x1c' exit:131 -- "${run[@]}" sh -c 'ulimit -c 0; echo ready; exec sleep 20'; }
+interrupt_default() { play expect:ready 'send:\x03' exit:130 -- "${run[@]}" sh -c 'echo ready; exec sleep 600'; }
+quit() { play expect:ready 'send:\x1c' exit:131 -- "${run[@]}" sh -c 'ulimit -c 0; echo ready; exec sleep 600'; }
 end_of_file() { play expect:ready 'send:\x04' expect:end exit:0 -- "${run[@]}" sh -c 'echo ready; cat; echo end'; }
 job_control() {
         play 'expect:go> ' 'send:sh -c "echo go; echo ing; exec sleep 30"\n' 'expect:go\r\ning' 'send:\x1a' expect:topped 'send:kill %%; while [ -n "$(jobs -rs)" ]; do sleep 0.1; done; echo still $((20+1))\n' 'expect:still 21' \
@@ -31,7 +31,7 @@ job_control() {
         ! grep -q 'no job control' shown || fail 'the shell has no job control'
 }
 hangup() {
-        play expect:ready hangup exit:129 -- "${run[@]}" sh -c 'echo ready; exec sleep 20'
+        play expect:ready hangup exit:129 -- "${run[@]}" sh -c 'echo ready; exec sleep 600'
 }
 status_and_output() {
         play exit:3 -- "${run[@]}" sh -c 'printf "last words"; exit 3'
@@ -49,7 +49,7 @@ modes_come_back() {
         # shellcheck disable=SC2016
         play expect:same exit:0 -- sh -c 'a=$(stty -g); '"$C"' run -- stty raw -echo; b=$(stty -g); [ "$a" = "$b" ] && echo same'
         # shellcheck disable=SC2016
-        play expect:same exit:0 -- sh -c 'a=$(stty -g); '"$C"' run -- sleep 20 & sleep 1; kill -TERM $!; wait $!; b=$(stty -g); [ "$a" = "$b" ] && echo same || { echo "$a"; echo "$b"; }'
+        play expect:same exit:0 -- sh -c 'a=$(stty -g); '"$C"' run -- sleep 600 & sleep 1; kill -TERM $!; wait $!; b=$(stty -g); [ "$a" = "$b" ] && echo same || { echo "$a"; echo "$b"; }'
 }
 
 # TIOCSTI puts bytes into the input of a terminal: into the caller's shell, were it the caller's terminal
