@@ -20,13 +20,14 @@
 #include "kubernetes/workspace/member.h"
 #include "kubernetes/workspace/unpack.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
 #include "runtime/base/sys.h"
 
 #define NEW_NAME ".new"
 
-enum { REF_FILE_MAX = 4096, PACKED_REFS_MAX = 64 << 20, LONG_MS = 30 * 60 * 1000, SHORT_MS = 60000 };
+enum { REF_FILE_MAX = 4096, PACKED_REFS_MAX = 64 << 20, SHORT_MS = 60000 };
 
 /* $1: the workspace */
 static const char out_script[] =
@@ -79,12 +80,15 @@ int copy_in(const struct remote_pod *pod, const char *path, int lower_fd, struct
         struct kube_exec_end end = { 0 };
         int r, sent;
 
-        r = remote_open(&remote, pod, argv, true, err);
+        r = remote_open(&remote, pod, argv, true, clock_ns() + pod->copy_ms * 1000000, err);
         if (r < 0)
                 return error_wrap(err, r, "copy the workspace");
         sent = pack_stream(lower_fd, rules, remote_write, &remote, ret, err);
-        if (sent < 0 && sent != -EPIPE)
+        if (sent < 0 && sent != -EPIPE) {
+                if (err && remote.err.code)
+                        *err = remote.err;
                 return error_wrap(err, sent, "copy the workspace");
+        }
         r = remote_finish(&remote, &end, err);
         if (r < 0)
                 return error_wrap(err, r, "copy the workspace");
@@ -138,8 +142,8 @@ static void drop_tree(int dir_fd, const char *name) {
 }
 
 /* Return: 0, -EAGAIN (worth another attempt), -errno */
-static int receive(const struct remote_pod *pod, const struct copy_back *back, int upper_fd,
-                   struct landing_counts *ret, struct error *err) {
+static int receive(const struct remote_pod *pod, const struct copy_back *back, uint64_t deadline_ns,
+                   int upper_fd, struct landing_counts *ret, struct error *err) {
         const char *const argv[] = { "sh", "-c", out_script, "sh", back->path, NULL };
         struct landing_options opt = back->landing;
         AUTO_LANDING struct landing *landing = NULL;
@@ -153,13 +157,13 @@ static int receive(const struct remote_pod *pod, const struct copy_back *back, i
         opt.kept = &back->report->kept;
         r = landing_new(&opt, &landing);
         if (r == 0)
-                r = remote_open(&remote, pod, argv, false, err);
+                r = remote_open(&remote, pod, argv, false, deadline_ns, err);
         if (r < 0)
                 return r;
         read = unpack_stream(remote_read, &remote, landing, &why);
         if (read < 0 && read != -EBADMSG) {
                 if (err)
-                        *err = why;
+                        *err = remote.err.code ? remote.err : why;
                 return read;
         }
         r = remote_finish(&remote, &end, err);
@@ -181,8 +185,8 @@ static bool is_worth_another(int r) {
         return r == -EAGAIN || r == -ECONNRESET || r == -ETIMEDOUT || r == -ENETUNREACH || r == -EREMOTEIO;
 }
 
-static int attempt(const struct remote_pod *pod, const struct copy_back *back, struct landing_counts *ret,
-                   struct error *err) {
+static int attempt(const struct remote_pod *pod, const struct copy_back *back, uint64_t deadline_ns,
+                   struct landing_counts *ret, struct error *err) {
         AUTO_FD int fd = -1;
         int r;
 
@@ -192,7 +196,7 @@ static int attempt(const struct remote_pod *pod, const struct copy_back *back, s
         fd = openat(back->uppers_fd, NEW_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0)
                 return error_set(err, -errno, "export: %s", strerror(errno));
-        r = receive(pod, back, fd, ret, err);
+        r = receive(pod, back, deadline_ns, fd, ret, err);
         if (r == 0) {
                 drop_tree(back->uppers_fd, back->name);
                 if (renameat(back->uppers_fd, NEW_NAME, back->uppers_fd, back->name) < 0)
@@ -272,6 +276,7 @@ static void landed_head(int uppers_fd, const char *name, int lower_fd, char ret[
 
 int copy_out(const struct remote_pod *pod, const struct copy_back *back, struct copy_result *ret,
              struct error *err) {
+        const uint64_t deadline_ns = clock_ns() + pod->copy_ms * 1000000;
         AUTO_BUF struct buf head = { 0 };
         struct copy_result result = { .attempts = 0 };
         int r;
@@ -285,7 +290,7 @@ int copy_out(const struct remote_pod *pod, const struct copy_back *back, struct 
                 if (err)
                         *err = (struct error){ 0 };
                 result.attempts++;
-                r = attempt(pod, back, &result.counts, err);
+                r = attempt(pod, back, deadline_ns, &result.counts, err);
                 if (r == 0 || !is_worth_another(r) || result.attempts >= COPY_ATTEMPTS)
                         break;
                 (void) nanosleep(&(struct timespec){ .tv_sec = 1 << (result.attempts - 1) }, NULL);

@@ -34,8 +34,8 @@ struct copy_result {
 /**
  * copy_out() - bring the workspace back, as an upper
  * Tried again when tar inside said nothing but that files changed under it, and when the connection was lost:
- * each attempt begins anew, and a failed one leaves nothing. Blocks.
- * Return: 0, -EIO (tar inside failed), -errno.
+ * each attempt begins anew, and a failed one leaves nothing. Blocks, at most @pod->copy_ms and a minute.
+ * Return: 0, -EIO (tar inside failed), -ETIME (it took too long), -errno.
  */
 int copy_out(const struct remote_pod *pod, const struct copy_back *back, struct copy_result *ret,
              struct error *err) __attribute__((warn_unused_result));

@@ -18,7 +18,7 @@ int order_read(int fd, struct order *ret, struct error *err) {
         AUTO_BUF struct buf text = { 0 };
         AUTO_JSON json_t *json = NULL;
         struct order o = { 0 };
-        json_int_t now = 0, previous = 0, ready = 0, bytes = 0;
+        json_int_t now = 0, previous = 0, ready = 0, bytes = 0, copy = 0;
         json_error_t why;
         int same = 0, back = 1;
         int r;
@@ -31,19 +31,20 @@ int order_read(int fd, struct order *ret, struct error *err) {
         json = json_loadb(buf_cstr(&text), text.len, JSON_REJECT_DUPLICATES, &why);
         if (!json ||
             json_unpack_ex(json, &why, 0,
-                           "{s?s,s?s,s?s,s?s,s?s,s:o,s:o,s:s,s:s,s?s,s?o,s?s,s?s,s?s,s?s,s:I,s?I,s?I,s?s,s?b,"
-                           "s?b,s?o,s?I}",
+                           "{s?s,s?s,s?s,s?s,s?s,s:o,s:o,s:s,s:s,s?s,s?o,s?s,s?s,s?s,s?s,s:I,s?I,s?I,s?I,s?s,"
+                           "s?b,s?b,s?o,s?I}",
                            "context", &o.context, "file", &o.file, "ns", &o.ns, "managed_by", &o.managed_by,
                            "domain", &o.domain, "objects", &o.objects, "pod", &o.pod, "pod_name", &o.pod_name,
                            "container", &o.container, "extend_claim", &o.extend_claim, "extend_patch",
                            &o.extend_patch, "owner_name", &o.owner_name, "owner_uid", &o.owner_uid,
                            "previous", &o.previous, "what", &o.what, "now_s", &now, "previous_ms", &previous,
-                           "ready_ms", &ready, "workspace", &o.workspace, "same_path", &same, "comes_back",
-                           &back, "rules", &o.rules, "bytes_max", &bytes) < 0)
+                           "ready_ms", &ready, "copy_ms", &copy, "workspace", &o.workspace, "same_path",
+                           &same, "comes_back", &back, "rules", &o.rules, "bytes_max", &bytes) < 0)
                 return error_set(err, -EINVAL, "order: %s", why.text);
         o.now_s = now;
         o.previous_ms = previous > 0 ? (uint64_t) previous : 60000;
         o.ready_ms = ready > 0 ? (uint64_t) ready : 600000;
+        o.copy_ms = copy > 0 ? (uint64_t) copy : 1800000;
         o.bytes_max = bytes > 0 ? (uint64_t) bytes : 0;
         o.same_path = same != 0;
         o.comes_back = back != 0;

@@ -25,7 +25,7 @@ struct order {
         const char *previous;               /* labels of an earlier attempt; NULL: there can be none */
         const char *what;                   /* that attempt, for messages */
         int64_t now_s;                      /* at which the objects were dated */
-        uint64_t previous_ms, ready_ms;
+        uint64_t previous_ms, ready_ms, copy_ms;
         const char *workspace; /* path inside; NULL: nothing is copied */
         bool same_path;        /* it is also the host's */
         bool comes_back;       /* else nothing of it is wanted */

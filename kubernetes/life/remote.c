@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
+
+#define STEP_MS   UINT64_C(10000)
+#define NS_PER_MS UINT64_C(1000000)
 
 /* kube_exec_request.output */
 static ssize_t take(void *arg, int stream, const void *data, size_t len) {
@@ -21,7 +25,7 @@ static ssize_t take(void *arg, int stream, const void *data, size_t len) {
 }
 
 int remote_open(struct remote *r, const struct remote_pod *pod, const char *const *argv, bool has_stdin,
-                struct error *err) {
+                uint64_t deadline_ns, struct error *err) {
         const struct kube_exec_request request = { .ns = pod->ns,
                                                    .pod = pod->pod,
                                                    .container = pod->container,
@@ -30,11 +34,21 @@ int remote_open(struct remote *r, const struct remote_pod *pod, const char *cons
                                                    .output = take,
                                                    .arg = r };
 
+        r->deadline_ns = deadline_ns;
         return kube_exec_open(pod->kube, &request, &r->exec, err);
 }
 
+/* Who runs the command may be slow on purpose, or go on for ever. */
 static int step(struct remote *r) {
-        return kube_exec_step(r->exec, -1, &r->ended, &r->err);
+        const uint64_t now = clock_ns();
+
+        if (now >= r->deadline_ns)
+                return error_set(&r->err, -ETIME, "it takes too long: see kubernetes.copy_timeout");
+        return kube_exec_step(r->exec,
+                              r->deadline_ns - now < STEP_MS * NS_PER_MS
+                                      ? (int) ((r->deadline_ns - now) / NS_PER_MS + 1)
+                                      : (int) STEP_MS,
+                              &r->ended, &r->err);
 }
 
 int remote_write(void *arg, const void *data, size_t len) {

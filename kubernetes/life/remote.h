@@ -14,6 +14,7 @@ enum { REMOTE_OUT_MAX = 1 << 20, REMOTE_ERR_MAX = 64 << 10 };
 struct remote_pod {
         struct kube *kube;
         const char *ns, *pod, *container;
+        uint64_t copy_ms; /* how long the workspace may take to go there, or to come back */
 };
 
 /** struct remote - embedded; REMOTE_INIT is none */
@@ -22,15 +23,20 @@ struct remote {
         struct buf out;         /* of stdout, not read yet */
         size_t taken;           /* bytes of @out that were */
         struct buf errors;      /* of stderr, at most REMOTE_ERR_MAX, the rest is dropped */
+        uint64_t deadline_ns;   /* of clock_ns() */
         bool ended;
         struct error err; /* of the failure that ended it */
 };
 #define REMOTE_INIT \
         { .exec = NULL }
 
-/** remote_open() - start @argv; it stays where it is until remote_deinit(). Return: as kube_exec_open(). */
+/**
+ * remote_open() - start @argv; it stays where it is until remote_deinit()
+ * @deadline_ns: of clock_ns(): then everything below is -ETIME, whatever comes meanwhile
+ * Return: as kube_exec_open().
+ */
 int remote_open(struct remote *remote, const struct remote_pod *pod, const char *const *argv, bool has_stdin,
-                struct error *err) __attribute__((warn_unused_result));
+                uint64_t deadline_ns, struct error *err) __attribute__((warn_unused_result));
 
 /** remote_write() - a pack_sink: all of @len to its stdin. Return: 0, -EPIPE (it ended), as kube_exec_step().
  */

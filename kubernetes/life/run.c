@@ -514,7 +514,8 @@ static int open_kube(struct run *run, const char *const *env, struct error *err)
                                    .managed_by = run->order.managed_by,
                                    .domain = run->order.domain,
                                    .warn = on_warn };
-        run->pod = (struct remote_pod){ run->kube, run->order.ns, run->order.pod_name, run->order.container };
+        run->pod = (struct remote_pod){ run->kube, run->order.ns, run->order.pod_name, run->order.container,
+                                        run->order.copy_ms };
         return 0;
 }
 

@@ -189,7 +189,7 @@ int command_refresh(int argc, char **argv, const char *const *environ_) {
                 log_error("refresh: want --pod, --workspace and --path");
                 return CODE_USAGE;
         }
-        pod = (struct remote_pod){ kube, opt.ns, opt.pod, opt.container };
+        pod = (struct remote_pod){ .kube = kube, .ns = opt.ns, .pod = opt.pod, .container = opt.container };
         r = file_read(0, VALUE_BYTES_MAX, &value);
         if (r < 0)
                 (void) error_set(&err, r, "read the value: %s", strerror(-r));

@@ -130,14 +130,6 @@ static int count_member(struct landing *l, struct error *err) {
         return 0;
 }
 
-int landing_skip(struct landing *l, const char *raw, const char *why, struct error *err) {
-        const int r = count_member(l, err);
-
-        if (r == 0)
-                tell_skipped(l, raw, why);
-        return r;
-}
-
 /* The host's object of that path, looked at without following. */
 static void look_below(const struct landing *l, struct place *p) {
         const size_t dir_len = (size_t) (p->name - p->path);
@@ -183,6 +175,15 @@ static int place_init(struct landing *l, const char *raw, struct place *p, struc
                 return failed(r, p->path, err);
         look_below(l, p);
         return 1;
+}
+
+int landing_skip(struct landing *l, const char *raw, const char *why, struct error *err) {
+        AUTO_PLACE struct place p = PLACE_INIT;
+        const int r = place_init(l, raw, &p, err); /* the name is there: the host's version of it stays */
+
+        if (r == 1)
+                tell_skipped(l, raw, why);
+        return r < 0 ? r : 0;
 }
 
 /* Opens the directory of @p in the upper. Return: as place_init(). */

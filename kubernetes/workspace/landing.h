@@ -71,7 +71,8 @@ int landing_data(struct landing *landing, uint64_t offset, const void *data, siz
         __attribute__((warn_unused_result));
 int landing_file_end(struct landing *landing, struct error *err) __attribute__((warn_unused_result));
 
-/** landing_skip() - a member of a kind that never lands. Return: as landing_dir(). */
+/** landing_skip() - a member of a kind that never lands; what the host has of that name stays. Return: as
+ * landing_dir(). */
 int landing_skip(struct landing *landing, const char *raw, const char *why, struct error *err)
         __attribute__((warn_unused_result));
 

@@ -12,15 +12,27 @@
 struct reading {
         unpack_source source;
         void *arg;
-        int error; /* what it returned */
+        int error;    /* what it returned */
+        bool ended;   /* it has no more */
+        size_t zeros; /* bytes at the end of what it gave */
 };
+
+enum { END_BYTES = 1024 }; /* of zeros are the end of a tar archive */
 
 static la_ssize_t read_more(struct archive *a, void *arg, const void **ret) {
         struct reading *reading = arg;
         const ssize_t n = reading->source(reading->arg, ret);
 
-        if (n >= 0)
+        if (n >= 0) {
+                const char *bytes = *ret;
+                size_t zeros = 0;
+
+                while (zeros < (size_t) n && bytes[(size_t) n - zeros - 1] == '\0')
+                        zeros++;
+                reading->zeros = zeros == (size_t) n ? reading->zeros + zeros : zeros;
+                reading->ended = n == 0;
                 return n;
+        }
         reading->error = (int) n;
         archive_set_error(a, (int) -n, "it could not be read on");
         return ARCHIVE_FATAL;
@@ -67,7 +79,7 @@ static int read_member(struct archive *a, struct archive_entry *e, struct landin
         const char *target;
 
         if (!name)
-                return landing_skip(l, "", "its name is not UTF-8", err);
+                return landing_skip(l, "./", "its name is not UTF-8", err);
         if (archive_entry_hardlink(e))
                 return landing_skip(l, name, "a hard link", err);
         switch (archive_entry_filetype(e)) {
@@ -92,8 +104,10 @@ static int read_all(struct archive *a, struct reading *reading, struct landing *
                 return broken(a, err);
         for (;;) {
                 r = archive_read_next_header(a, &e);
-                if (r == ARCHIVE_EOF)
-                        return 0;
+                if (r == ARCHIVE_EOF) /* libarchive takes an end between two members for one of the archive */
+                        return !reading->ended || reading->zeros >= END_BYTES
+                                       ? 0
+                                       : error_set(err, -EBADMSG, "export: the archive is cut short");
                 if (r != ARCHIVE_OK && r != ARCHIVE_WARN)
                         return broken(a, err);
                 r = read_member(a, e, l, err);

@@ -419,6 +419,10 @@ const struct key spec_keys[] = {
           AT(kubernetes.previous_attempt_timeout_ms), .min = 1000, .max = 31536000000, .unit = "ms",
           .fallback = "60s", .trust = TRUST_WORKFLOW,
           .help = "how long to wait for the end of an earlier attempt" },
+        { SECTION_KUBERNETES, "copy_timeout", KEY_DURATION, AT(kubernetes.copy_timeout_ms), .min = 1000,
+          .max = 31536000000, .unit = "ms", .fallback = "30m", .trust = TRUST_WORKFLOW,
+          .help = "how long the workspace may take to go into the pod, and to come back; what has not come "
+                  "back then is lost" },
         { SECTION_KUBERNETES, "network_policy", KEY_BOOL, AT(kubernetes.network_policy), .fallback = "false",
           .trust = TRUST_OPERATOR,
           .help = "make a NetworkPolicy for the run; needs a right that the worker usually has not" },

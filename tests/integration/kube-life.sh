@@ -8,10 +8,10 @@ fake=$T/fake
 [ -e "$T/libexec/cofferdam-kubernetes" ] || { echo '1..0 # SKIP case says: built without the libraries of clusters' && exit 0; }
 kube() { "$T/libexec/cofferdam-kubernetes" "$@"; }
 mkdir "$fake" "$fake/bin"
-# a tar that says once that a file changed under it, when asked to
+# a tar that says once that a file changed under it, or is the script $T/tar, when asked to
 cat >"$fake/bin/tar" <<END
 #!/bin/sh
-case "\$*" in *-cf*) [ ! -e "$T/race" ] || { rm "$T/race"; /usr/bin/tar "\$@"; echo "tar: ./x: file changed as we read it" >&2; exit 1; };; esac
+case "\$*" in *-cf*) [ ! -e "$T/tar" ] || exec bash "$T/tar"; [ ! -e "$T/race" ] || { rm "$T/race"; /usr/bin/tar "\$@"; echo "tar: ./x: file changed as we read it" >&2; exit 1; };; esac
 exec /usr/bin/tar "\$@"
 END
 chmod +x "$fake/bin/tar"
@@ -94,6 +94,30 @@ hostile_things_stay_outside() {
         jq -es 'map(select(.type == "workspace_exported"))[0].data.skipped | index("leaves") and index("fifo")' events >out ||
                 fail "$(cat events)"
         clear
+}
+
+# red without the deadline of remote.c: the run never ended
+hostile_tar_ends() {
+        local script
+        printf '{"version":1,"kubernetes":{"copy_timeout":"4s"}}' >s.json
+        while IFS='%' read -r script want; do
+                normal
+                workspace
+                echo "$script" >"$T/tar"
+                rm -f events
+                status 125 run -s s.json --events events -- sh -c 'echo new >n' >out 2>err <ws/a
+                rm "$T/tar"
+                eq 1 "$(wc -l <err)" "$script: $(cat err)"
+                has "$(cat err)" "$want" "$script"
+                [ ! -e ws/n ] && [ -e ws/a ] && [ -e ws/d/b ] || fail "$script: some of it landed: $(ls ws)"
+                eq WORKSPACE_EXPORT_FAILED "$(jq -r 'select(.type == "sandbox_finished").data.failure_code' events)" "$script"
+                clear
+        done <<'END'
+exec sleep 1000%takes too long
+python3 -c 'import sys,tarfile; t=tarfile.TarInfo("./.git/config"); t.size=1<<60; sys.stdout.buffer.write(t.tobuf(tarfile.GNU_FORMAT))'; exec cat /dev/zero%takes too long
+python3 -c 'import sys,tarfile; t=tarfile.TarInfo("./big"); t.size=1<<60; sys.stdout.buffer.write(t.tobuf(tarfile.GNU_FORMAT))'; exec cat /dev/zero%more than
+/usr/bin/tar -b1 -cf - . | head -c 512%cut short
+END
 }
 
 copy_on_write_waits_for_review() {
@@ -355,6 +379,7 @@ a_lost_connection_is_no_exit_code() {
 
 t 'the workspace goes there and comes back' there_and_back
 t 'what is hostile in it stays outside' hostile_things_stay_outside
+t 'a tar that does not end, or lies, ends the export alone' hostile_tar_ends
 t 'copy-on-write waits for review' copy_on_write_waits_for_review
 t 'commands run side by side' commands_run_side_by_side
 t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start

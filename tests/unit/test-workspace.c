@@ -414,6 +414,24 @@ static void unpack_refuses_what_is_cut_short(void **state) {
         assert_int_equal(land(f, NULL, NULL, NULL), -EBADMSG);
 }
 
+/* Between two members, too: what is not in it would be deleted. */
+static void unpack_refuses_every_cut(void **state) {
+        const size_t end = (size_t) 3 * 512 + 512 + 1024; /* heads, data, and two blocks of zeros */
+        struct fixture *f = *state;
+        char whole[513] = { 0 };
+
+        memset(whole, 'x', sizeof(whole) - 1);
+        tar_begin(f);
+        tar_add(f, "d", S_IFDIR | 0755, "");
+        tar_add(f, "d/l", S_IFLNK | 0777, "a");
+        tar_add(f, "d/a", S_IFREG | 0644, whole);
+        tar_end(f);
+        assert_true(f->tar.len >= end);
+        for (f->tar.len = 0; f->tar.len < end; f->tar.len++)
+                assert_int_equal(land(f, NULL, NULL, NULL), -EBADMSG);
+        assert_int_equal(land(f, NULL, NULL, NULL), 0);
+}
+
 static enum layer_kind kind_at(struct fixture *f, const char *dir, const char *name) {
         AUTO_FD int fd = openat(f->upper_fd, dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
         enum layer_kind kind = LAYER_ABSENT;
@@ -426,12 +444,14 @@ static enum layer_kind kind_at(struct fixture *f, const char *dir, const char *n
 static void landing_deletes_what_did_not_come_back(void **state) {
         struct fixture *f = *state;
         AUTO_PATHS struct paths sent = { 0 }, kept = { 0 };
-        static const char *const names[] = { "gone",        "there",     "d",     "d/gone", "d/there",
-                                             "g",           "g/x",       "g/y/z", "g/y",    ".git",
-                                             ".git/config", ".git/HEAD", "h",     "h/x",    "not-on-host" };
+        static const char *const names[] = { "gone",    "there", "d",           "d/gone",
+                                             "d/there", "g",     "g/x",         "g/y/z",
+                                             "g/y",     ".git",  ".git/config", ".git/HEAD",
+                                             "h",       "h/x",   "not-on-host", "hard" };
         static const char *const files[] = { "host/gone",    "host/there",       "host/d/gone",
                                              "host/d/there", "host/g/x",         "host/g/y/z",
-                                             "host/h/x",     "host/.git/config", "host/.git/HEAD" };
+                                             "host/h/x",     "host/.git/config", "host/.git/HEAD",
+                                             "host/hard" };
 
         tree_dir(&f->tree, "host/d");
         tree_dir(&f->tree, "host/g");
@@ -447,11 +467,13 @@ static void landing_deletes_what_did_not_come_back(void **state) {
         paths_seal(&kept);
         tar_begin(f);
         tar_add(f, "there", S_IFREG | 0644, "x");
+        tar_add(f, "hard", 0, "there");             /* it is there, though its content cannot be had */
         tar_add(f, "d/there", S_IFREG | 0644, "x"); /* its directory has no entry of its own */
         tar_end(f);
         assert_int_equal(land(f, NULL, &sent, &kept), 0);
         assert_int_equal(kind_at(f, ".", "gone"), LAYER_WHITEOUT);
         assert_int_equal(kind_at(f, ".", "there"), LAYER_ABSENT);
+        assert_int_equal(kind_at(f, ".", "hard"), LAYER_ABSENT);
         assert_int_equal(kind_at(f, "d", "gone"), LAYER_WHITEOUT);
         assert_int_equal(kind_at(f, ".", "g"), LAYER_WHITEOUT); /* as a whole */
         /* git's configuration did not come back, as ever: the directory stays, the rest of it goes */
@@ -521,6 +543,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(landing_takes_the_last_of_a_name, setup, teardown),
                 cmocka_unit_test_setup_teardown(landing_stops_at_its_limits, setup, teardown),
                 cmocka_unit_test_setup_teardown(unpack_refuses_what_is_cut_short, setup, teardown),
+                cmocka_unit_test_setup_teardown(unpack_refuses_every_cut, setup, teardown),
                 cmocka_unit_test_setup_teardown(landing_deletes_what_did_not_come_back, setup, teardown),
                 cmocka_unit_test_setup_teardown(pack_round_trip_changes_nothing, setup, teardown),
         };
