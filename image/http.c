@@ -207,22 +207,27 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg) {
 static const struct {
         CURLcode code;
         int r;
+        const char *remedy; /* behind what curl says; NULL: none is known */
 } codes[] = {
-        { CURLE_COULDNT_RESOLVE_HOST, -EHOSTUNREACH },
-        { CURLE_COULDNT_RESOLVE_PROXY, -EHOSTUNREACH },
-        { CURLE_COULDNT_CONNECT, -ECONNREFUSED },
-        { CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT },
-        { CURLE_OUT_OF_MEMORY, -ENOMEM },
-        { CURLE_PARTIAL_FILE, -EPIPE },
-        { CURLE_RECV_ERROR, -EPIPE },
-        { CURLE_SEND_ERROR, -EPIPE },
-        { CURLE_GOT_NOTHING, -EPIPE },
-        { CURLE_HTTP2_STREAM, -EPIPE },
-        { CURLE_HTTP2, -EPIPE },
-        { CURLE_SSL_CACERT_BADFILE, -ENOENT },
+        { CURLE_COULDNT_RESOLVE_HOST, -EHOSTUNREACH, "check its name; behind a proxy set https_proxy" },
+        { CURLE_COULDNT_RESOLVE_PROXY, -EHOSTUNREACH, "check https_proxy" },
+        { CURLE_COULDNT_CONNECT, -ECONNREFUSED,
+          "check that it runs, and its port; behind a proxy set https_proxy" },
+        { CURLE_OPERATION_TIMEDOUT, -ETIMEDOUT, "try again: it goes on where it was" },
+        { CURLE_PEER_FAILED_VERIFICATION, -EPROTO, "name who vouches for it with --ca-file" },
+        { CURLE_SSL_CONNECT_ERROR, -EPROTO, "where it speaks no TLS, --insecure does without" },
+        { CURLE_OUT_OF_MEMORY, -ENOMEM, NULL },
+        { CURLE_PARTIAL_FILE, -EPIPE, NULL },
+        { CURLE_RECV_ERROR, -EPIPE, NULL },
+        { CURLE_SEND_ERROR, -EPIPE, NULL },
+        { CURLE_GOT_NOTHING, -EPIPE, NULL },
+        { CURLE_HTTP2_STREAM, -EPIPE, NULL },
+        { CURLE_HTTP2, -EPIPE, NULL },
+        { CURLE_SSL_CACERT_BADFILE, -ENOENT, "check --ca-file, or SSL_CERT_FILE" },
 };
 
 static int explain(struct transfer *t, CURLcode code, const char *host, struct error *err) {
+        const char *remedy = NULL;
         int r = -EPROTO;
 
         if (code == CURLE_OK)
@@ -233,11 +238,12 @@ static int explain(struct transfer *t, CURLcode code, const char *host, struct e
                 return error_set(err, t->failed, "%s", strerror(-t->failed));
         t->reply->plain_tls = code == CURLE_SSL_CONNECT_ERROR;
         for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
-                if (codes[i].code == code)
+                if (codes[i].code == code) {
                         r = codes[i].r;
-        return error_set(err, r, "%s: %s%s", ESC(host), curl_easy_strerror(code),
-                         code == CURLE_PEER_FAILED_VERIFICATION ? ": name who vouches for it with --ca-file"
-                                                                : "");
+                        remedy = codes[i].remedy;
+                }
+        return error_set(err, r, "%s: %s%s%s", ESC(host), curl_easy_strerror(code), remedy ? ": " : "",
+                         remedy ? remedy : "");
 }
 
 static int add_header(struct curl_slist **list, const char *name, const char *value) {

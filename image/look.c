@@ -18,6 +18,11 @@ int image_complain(const struct error *err) {
         return CODE_FAILED;
 }
 
+int image_misused(const struct error *err) {
+        (void) image_complain(err);
+        return CODE_USAGE;
+}
+
 static const char *text_of(const json_t *j, const char *key) {
         const char *s = json_string_value(json_object_get(j, key));
 

@@ -184,10 +184,20 @@ int pull_one(struct image_call *call, struct store *store, const char *name,
         return r;
 }
 
+/* Whether @name is one, before any work. */
+static int check_name(const char *name, struct error *err) {
+        AUTO_REF struct ref ref = { 0 };
+
+        return import_prefix(name) ? 0 : ref_parse(name, &ref, err);
+}
+
 int image_pull(struct image_call *call) {
         AUTO_STORE struct store store = STORE_NONE;
         struct error err = { 0 };
 
+        for (int i = 0; i < call->argc; i++)
+                if (check_name(call->argv[i], &err) < 0)
+                        return image_misused(&err);
         if (store_open(call->ctx, call->path, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++) {

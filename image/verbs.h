@@ -76,5 +76,8 @@ int import_path(struct image_call *call, struct store *store, const char *path, 
  * borrowed, or NULL */
 const char *import_prefix(const char *name);
 
+/** image_misused() - image_complain() of a command line that is wrong. Return: CODE_USAGE. */
+int image_misused(const struct error *err);
+
 /** image_complain() - @err on standard error. Return: CODE_FAILED. */
 int image_complain(const struct error *err);

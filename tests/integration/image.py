@@ -835,8 +835,13 @@ def formats():
     assert json.loads(image('inspect', 'mine:2'))[0]['digest'] == img.digest
     image('rm', 'mine:2', 'example.com/x/y:3', 'plain:2')
     assert layer_dirs() == [] and os.listdir(f'{STORE}/blobs') == []
-    for words, text in (['import', 'nosuch'], 'No such file'), (['import', '/dev/null', 'UPPER'], 'lower case'), (['rm', 'nosuch'], 'image ls'):
+    for words, text in (['import', 'nosuch'], 'No such file'), (['rm', 'nosuch'], 'image ls'):
         has(image(*words, want=1), text)
+    for name in 'a b', 'UPPER', 'x:', 'a@sha256:12', '':
+        for words in ['pull', name], ['pull', 'fine:1', name], ['import', '/dev/null', name]:
+            has(image(*words, want=2), f"image '{name}': ")
+    has(image('pull', f'localhost:{free_port()}/no', want=1), 'check that it runs')
+    has(image('pull', f'localhost:{serve(Quiet, tls=True)}/no', want=1), '--ca-file')
     for words in [], ['nosuch'], ['pull'], ['ls', 'x'], ['pull', '--parallel', '0', 'x'], ['gc', '--keep', '5']:
         assert image(*words, want=2).count('\n') == 1
 
