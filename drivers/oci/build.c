@@ -38,7 +38,6 @@ enum {
         ASK_MS = 30000,
         DOCKERFILE_MAX = 1 << 20,
         LOG_LINES = 20,
-        LOG_TAIL = 16384,
         NAME_DIGITS = 32,
 };
 
@@ -54,7 +53,6 @@ struct build {
         int context_fd;     /* owned */
         char dir[PATH_MAX]; /* for the copy; "" while there is none */
         int lock_fd;        /* of it, which tells build_sweep() that it is in use; owned */
-        int log_fd;         /* what the build says, owned */
         char name[96];      /* of the image */
 };
 
@@ -80,7 +78,6 @@ static void remove_copy(const struct ctx *ctx, const char *dir) {
 static void build_deinit(struct build *b) {
         buf_deinit(&b->file);
         b->context_fd = fd_close(b->context_fd);
-        b->log_fd = fd_close(b->log_fd);
         if (*b->dir)
                 remove_copy(b->ctx, b->dir);
         b->lock_fd = fd_close(b->lock_fd);
@@ -266,35 +263,32 @@ static bool is_built(const struct build *b) {
         return ask(b, b->native ? native : engine, &yes, NULL) == 0 && yes;
 }
 
-/* The last lines of what the build said; all of it at debug. */
-static void show_log(const struct build *b, bool failed) {
-        AUTO_BUF struct buf text = { .max = LOG_TAIL + 1 };
-        const off_t size = lseek(b->log_fd, 0, SEEK_END);
-        char *line, *rest, *from;
+/* The last lines of what it said. */
+static void show_log(const char *said, bool failed) {
+        const char *from = said + strlen(said);
 
-        if (size <= 0 || lseek(b->log_fd, size > LOG_TAIL ? size - LOG_TAIL : 0, SEEK_SET) < 0 ||
-            file_read(b->log_fd, LOG_TAIL, &text) < 0 || !text.data)
-                return;
-        from = text.data + text.len;
-        for (int n = 0; from > text.data && n <= LOG_LINES; from--)
+        for (int n = 0; from > said && n <= LOG_LINES; from--)
                 n += from[-1] == '\n';
-        for (rest = from; (line = strsep(&rest, "\n"));) {
-                if (*line && failed)
+        for (size_t len; *from; from += len + (from[len] == '\n')) {
+                AUTO_FREE char *line = strndup(from, len = strcspn(from, "\n"));
+
+                if (line && *line && failed)
                         log_warn("build: %s", ESC(line));
-                else if (*line)
+                else if (line && *line)
                         log_debug("build: %s", ESC(line));
         }
 }
 
-static int run_logged(const struct build *b, const struct cli_args *args, int timeout_ms, const char *what,
-                      struct error *err) {
-        int code = 0, r;
+static int run_shown(const struct build *b, const struct cli_args *args, int timeout_ms, const char *what,
+                     struct error *err) {
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        int r;
 
-        r = cli_run_logged(b->ctx, args, timeout_ms, b->log_fd, &code, err);
-        show_log(b, r < 0 || code != 0);
-        if (r == 0 && code != 0)
+        r = cli_run_merged(b->ctx, args, timeout_ms, &result, err);
+        show_log(result.err, r < 0 || result.exit_code != 0);
+        if (r == 0 && result.exit_code != 0)
                 r = error_set(err, DRIVER_NO_IMAGE, "build: %s %s failed with exit code %d: see above",
-                              args->v[0], what, code);
+                              args->v[0], what, result.exit_code);
         return r;
 }
 
@@ -317,7 +311,7 @@ static int run_build(const struct build *b, struct error *err) {
                         cli_add_pair(&args, "--build-arg", "%s=%s", b->spec->build.args[i].name, value);
         }
         cli_add(&args, "%s/context", b->dir);
-        return run_logged(b, &args, BUILD_MS, "build", err);
+        return run_shown(b, &args, BUILD_MS, "build", err);
 }
 
 /* From the engine's store to that of the native driver. */
@@ -342,8 +336,8 @@ static int move_image(const struct build *b, struct error *err) {
         cli_add(&import, "import");
         cli_add(&import, "%s/image.tar", b->dir);
         cli_add(&import, "%s", b->name);
-        r = run_logged(b, &save, MOVE_MS, "export", err);
-        return r < 0 ? r : run_logged(b, &import, MOVE_MS, "image import", err);
+        r = run_shown(b, &save, MOVE_MS, "export", err);
+        return r < 0 ? r : run_shown(b, &import, MOVE_MS, "image import", err);
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------- */
@@ -376,8 +370,7 @@ static int copy_inputs(struct build *b, struct error *err) {
         if (dir < 0 || mkdirat(dir, "context", 0700) < 0)
                 return error_set(err, -errno, "'%s': %s", ESC(b->dir), strerror(errno));
         to = openat(dir, "context", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        b->log_fd = openat(dir, "log", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND, 0600);
-        if (to < 0 || b->log_fd < 0)
+        if (to < 0)
                 return error_set(err, -errno, "'%s': %s", ESC(b->dir), strerror(errno));
         r = file_replace_at(dir, "Dockerfile", buf_cstr(&b->file), b->file.len, 0600, false);
         if (r < 0)
@@ -405,7 +398,7 @@ static int make_image(struct build *b, struct error *err) {
 
 int build_image(const struct ctx *ctx, const struct spec *spec, struct spec **ret, struct error *err) {
         CLEANUP(build_deinit)
-        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .lock_fd = -1, .log_fd = -1 };
+        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .lock_fd = -1 };
         AUTO_SPEC struct spec *copy = NULL;
         int r;
 

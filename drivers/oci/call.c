@@ -81,5 +81,8 @@ int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms,
         r = oci_failure(result.err);
         if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], err) < 0)
                 return DRIVER_HOST_LACKS;
+        if (!*result.err)
+                return error_set(err, r, "%s %s: exit status %d, and not a word", args->v[0], args->v[1],
+                                 result.exit_code);
         return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(oci_words(result.err)));
 }

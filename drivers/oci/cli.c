@@ -144,8 +144,8 @@ static int pipe_above(int ret[2]) {
         return ret[0] < 0 || ret[1] < 0 ? -EMFILE : 0;
 }
 
-/* @log_fd: for its streams; -1: the caller reads them */
-static int call_start(const struct ctx *ctx, const struct cli_args *args, int log_fd, struct call *call) {
+/* @merged: both of its streams are one, that of errors */
+static int call_start(const struct ctx *ctx, const struct cli_args *args, bool merged, struct call *call) {
         AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC), out = -1, err = -1, status = -1;
         AUTO_FREE char **env = make_env(ctx);
         const char *path = ctx_getenv(ctx, "PATH");
@@ -166,7 +166,7 @@ static int call_start(const struct ctx *ctx, const struct cli_args *args, int lo
         call->pid = sys_clone(0, &call->pidfd);
         if (call->pid == 0)
                 child(args->v, env, path ? path : default_path,
-                      (const int[]){ null, log_fd < 0 ? out : log_fd, log_fd < 0 ? err : log_fd }, status);
+                      (const int[]){ null, merged ? err : out, err }, status);
         if (call->pid < 0)
                 return call->pid;
         (void) setpgid(call->pid, call->pid); /* whoever is first */
@@ -259,7 +259,7 @@ static int call_end(struct call *call, bool kill_it) {
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, int log_fd,
+static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, bool merged,
                struct cli_result *ret, struct error *err) {
         struct call call = { .pidfd = -1, .out = -1, .err = -1, .status = -1 };
         const char *const word = args->n > 1 ? args->v[1] : "";
@@ -270,7 +270,7 @@ static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_m
                 return error_set(err, args->failed ? args->failed : -EINVAL, "command line of %s: %s",
                                  args->n ? args->v[0] : "?", strerror(-args->failed));
         ret->out.max = CLI_OUT_MAX;
-        r = call_start(ctx, args, log_fd, &call);
+        r = call_start(ctx, args, merged, &call);
         if (r == 0)
                 r = call_wait(&call, timeout_ms, ret);
         ret->exit_code = call_end(&call, r < 0);
@@ -281,19 +281,18 @@ static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_m
         if (r == -ETIMEDOUT)
                 return error_set(err, r, "'%s %s' did not end within %d s", args->v[0], word,
                                  timeout_ms / 1000);
+        if (r == -EFBIG)
+                return error_set(err, r, "'%s %s' said more than %d MiB", args->v[0], word,
+                                 CLI_OUT_MAX >> 20);
         return r < 0 ? error_set(err, r, "execute '%s %s': %s", args->v[0], word, strerror(-r)) : 0;
 }
 
 int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
             struct error *err) {
-        return run(ctx, args, timeout_ms, -1, ret, err);
+        return run(ctx, args, timeout_ms, false, ret, err);
 }
 
-int cli_run_logged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, int log_fd,
-                   int *ret_exit, struct error *err) {
-        AUTO_CLI_RESULT struct cli_result result = { 0 };
-        const int r = run(ctx, args, timeout_ms, log_fd, &result, err);
-
-        *ret_exit = result.exit_code;
-        return r;
+int cli_run_merged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
+                   struct error *err) {
+        return run(ctx, args, timeout_ms, true, ret, err);
 }

@@ -50,9 +50,6 @@ void cli_result_deinit(struct cli_result *result);
 int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
             struct error *err) __attribute__((warn_unused_result));
 
-/**
- * cli_run_logged() - cli_run() of a call that says much: all of it goes to @log_fd, a file
- * @ret_exit: as exit_code
- */
-int cli_run_logged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, int log_fd,
-                   int *ret_exit, struct error *err) __attribute__((warn_unused_result));
+/** cli_run_merged() - cli_run() of a call that says much, of which the last is kept: both streams are one */
+int cli_run_merged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
+                   struct error *err) __attribute__((warn_unused_result));

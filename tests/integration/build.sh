@@ -182,6 +182,26 @@ copies_of_killed_builds() {
         nothing_left
 }
 
+# What a build says is of the repository's making, and may be as long as that likes. Red when it is kept in a file
+says_no_end() {
+        project
+        mkdir bin
+        cat >bin/podman <<X
+#!/bin/sh
+[ "\$1" = build ] || exit 1
+head -c 300000000 /dev/zero | tr '\\0' x
+du -sk "$XDG_STATE_HOME" | cut -f1 >"$PWD/kib"
+printf '\\nthe reason\\n' >&2
+exit 3
+X
+        sed -i 's/^\[/[ "$1" != --version ] || exit 0\n&/' bin/podman
+        chmod +x bin/podman
+        status 125 env PATH="$PWD/bin:$PATH" "$C" run -d podman -s spec.yaml -- true 2>err
+        has "$(cat err)" 'the reason'
+        [ "$(cat kib)" -lt 1000 ] || fail "$(cat kib) KiB of what it said"
+        nothing_left
+}
+
 # the same by buildah, from podman's store; the chroot is what it has where it may make no containers
 by_buildah() {
         need_command buildah
@@ -231,5 +251,6 @@ done
 t 'for the native driver' for_native
 t 'what killed builds leave' copies_of_killed_builds
 t 'for the native driver, by buildah' by_buildah
+t 'a build that says no end' says_no_end
 t 'nobody is here who builds' no_engine
 finish

@@ -177,7 +177,7 @@ tests_exist() {
                 *"...'") grep -qE -- "t [\"']${name:1:-4}" "$TOP/tests/$script" ;;
                 *) # or of a loop over engines
                         bare=${name:1:-1}
-                        grep -qF -e "t $name " -e "t \"\$engine: ${bare#podman: }\" " "$TOP/tests/$script" ;;
+                        grep -qF -e "t $name " -e "k $name " -e "t \"\$engine: ${bare#podman: }\" " "$TOP/tests/$script" ;;
                 esac || fail "$script has no test $name"
         done <named
         tests_of unit >named

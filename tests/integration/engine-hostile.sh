@@ -39,7 +39,90 @@ checks_no_health() {
         "$C" rm "$id" >/dev/null
 }
 
+# shim ENGINE: a command line that does $X before it is the engine's
+shim() {
+        mkdir shim
+        printf '#!/bin/bash\neval "$X"\nexec %s "$@"\n' "$(command -v "$1")" >"shim/$1"
+        chmod +x "shim/$1"
+        export PATH=$W/shim:$PATH X=
+}
+# One line says it, whatever an engine says or does not, and nothing is left of the run or the engine's process
+answers_oddly() {
+        local odd want
+        engine_ready "$1"
+        shim "$1"
+        while IFS='|' read -r odd want; do
+                X="[ \$1 != ${odd%% *} ] || { ${odd#* }; }"
+                status 125 boxed "$1" --events "$W/events" -- true >out 2>err
+                eq 1 "$(wc -l <err)" "lines of '$odd': $(cat err)"
+                has "$(cat err)" "${want//ENGINE/$1}" "$odd"
+                lacks "$(cat err)" $'\033' "$odd"
+                has "$(cat events)" '"failure_code":"' "$odd"
+                [ ! -s out ] || fail "output of '$odd'"
+                rm events
+                eq '' "$(live_pids "shim/$1")$(containers "$1")$(ls "$XDG_STATE_HOME/cofferdam/runs" 2>/dev/null)" "left of '$odd'"
+        done <<'O'
+image exec yes|'ENGINE image' said more than 1 MiB
+image head -c 300000000 /dev/zero >&2; exit 1|ENGINE image: exit status 1, and not a word
+image kill -9 $$|ENGINE image: exit status 137, and not a word
+run kill -9 $$|ENGINE run: exit status 137, and not a word
+image exit 0|has no identity
+image printf '\0\0'; exit 0|has no identity
+image printf '\033[31mevil\nroot'; exit 0|invalid reference format
+image printf -- '-v/:/x\n'; exit 0|ENGINE run: 
+image printf 'busy:1\na:b:c:d'; exit 0|no user 'a'
+run printf 'Error: a\033[31mred\nsecond \033]0;title\a' >&2; exit 1|ENGINE run: second \x1b]0;title\x07
+O
+}
+# The bound of a call that hangs, with children that hold its streams
+hangs() {
+        engine_ready "$1"
+        shim "$1"
+        X='[ $1 != image ] || { trap "" TERM; sleep 1000 & sleep 1000; }'
+        status 125 boxed "$1" --events "$W/events" -- true 2>err
+        eq "cofferdam: '$1 image' did not end within 20 s" "$(cat err)"
+        has "$(cat events)" SANDBOX_SETUP_TIMEOUT
+        eq '' "$(live_pids "shim/$1")"
+        # nobody calls
+        X='[ $1 != run ] || exit 0'
+        status 125 boxed "$1" --events "$W/events" -- true 2>err
+        eq "cofferdam: the container's first process did not call within 20 s" "$(cat err)"
+        has "$(cat events)" SANDBOX_SETUP_TIMEOUT
+        eq '' "$(ls "$XDG_STATE_HOME/cofferdam/runs")"
+}
+# As many as there are ask for one name at once
+has_one_of_a_name() {
+        local n
+        engine_ready "$1"
+        for n in 1 2 3 4; do "$C" start -d "$1" --image busy:1 --name one >"id$n" 2>"err$n" & done
+        wait
+        eq 1 "$(cat id? | wc -l)" 'runs of one name'
+        eq 3 "$(cat err? | wc -l)"
+        eq 3 "$(cat err? | grep -c "name 'one' is taken by a run that lives")" "$(cat err?)"
+        eq "cofferdam-$(cat id?)" "$(containers "$1")"
+        "$C" stop -t 0 one >/dev/null
+        "$C" rm one >/dev/null
+        eq '' "$(containers "$1")"
+}
+# What a service manager or a container may lack
+lacks_its_places() {
+        local lacks
+        engine_ready "$1"
+        for lacks in '-u HOME' '-u XDG_RUNTIME_DIR' '-u HOME -u XDG_RUNTIME_DIR'; do
+                # shellcheck disable=SC2086 # words
+                eq hi "$(env $lacks "$C" run -d "$1" --image busy:1 -- echo hi 2>&1)" "$lacks"
+        done
+        mkdir -p "$T/closed"
+        chmod 555 "$T/closed"
+        eq hi "$(HOME=$T/closed "$C" run -d "$1" --image busy:1 -- echo hi 2>&1)" 'a home that cannot be written'
+        eq '' "$(containers "$1")"
+}
+
 for engine in podman docker; do
+        t "$engine: answers that are none" answers_oddly $engine
+        t "$engine: a command line that hangs, a container that does not call" hangs $engine
+        t "$engine: two runs of one name at once" has_one_of_a_name $engine
+        t "$engine: without a home, without a runtime directory" lacks_its_places $engine
         t "$engine: volumes of the image" has_no_volumes $engine
         t "$engine: a health check of the image" checks_no_health $engine
 done
