@@ -6,7 +6,7 @@
 pod=$T/pod
 
 podman_here() {
-        XDG_RUNTIME_DIR=$pod/xdg timeout -k 5 60 podman --root "$pod/root" --runroot "$pod/runroot" --tmpdir "$pod/tmp" \
+        XDG_RUNTIME_DIR=$pod/xdg timeout -k 5 150 podman --root "$pod/root" --runroot "$pod/runroot" --tmpdir "$pod/tmp" \
                 --events-backend=file --storage-driver=vfs --runtime runc --cgroup-manager=cgroupfs "$@"
 }
 
@@ -15,7 +15,7 @@ podman_left() {
         [ -e "$pod/root" ] || return 0
         podman_here rm -fa -t 0
         for group in /sys/fs/cgroup/{,*/}"${T##*/}"; do # conmon leaves it a moment after podman
-                [ ! -d "$group" ] || wait_for 5 find "$group" -depth -type d -exec rmdir {} +
+                [ ! -d "$group" ] || wait_for 60 find "$group" -depth -type d -exec rmdir {} +
         done
 } >/dev/null 2>&1
 
@@ -38,7 +38,7 @@ image() {
                 --ulimit nofile=1024:20000 --ulimit nproc=4096:32768 --cgroup-parent "/${T##*/}" \
                 -e "IRONFLOW_AUTH_PROXY_ADMIN_KEY=$(printf '%064d' 1)" -v "$W/sockets:/sockets" localhost/auth-proxy:test \
                 --listen unix:/sockets/relay --admin-listen unix:/sockets/admin || fail 'run'
-        wait_for 10 test -S sockets/admin || fail "$(podman_here logs it 2>&1)"
+        wait_for 60 test -S sockets/admin || fail "$(podman_here logs it 2>&1)"
         eq ok "$(curl -s --unix-socket sockets/admin http://x/healthz | tr -d '\n')" health
         eq 401 "$(curl -s -o /dev/null -w '%{http_code}' --unix-socket sockets/relay http://x/r/api.example.org/)" relay
         has "$(curl -s --unix-socket sockets/admin -H "Authorization: Bearer $(printf '%064d' 1)" -d "{\"run_id\":\"r\",\"step\":\"s\",

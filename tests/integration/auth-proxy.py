@@ -53,6 +53,11 @@ def seen_since(mark):
         return [json.loads(line) for line in f.read().splitlines()]
 
 
+def requests_since(mark):
+    """Without what a server noted of connections, also of an earlier check's."""
+    return [s for s in seen_since(mark) if "method" in s]
+
+
 def seen_mark():
     return os.path.getsize(os.path.join(where, "seen"))
 
@@ -138,7 +143,7 @@ class Proxy:
         found = [json.loads(line) for line in self.lines().splitlines()]
         return [e for e in found if event is None or e["event"] == event]
 
-    def connect(self, admin=False, timeout=10):
+    def connect(self, admin=False, timeout=60):
         place = self.admin if admin else self.relay
         if place.startswith("unix:"):
             sock = socket.socket(socket.AF_UNIX)
@@ -215,7 +220,7 @@ class Proxy:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            code = self.process.wait(10)
+            code = self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             fail("does not end")
@@ -237,6 +242,29 @@ class Proxy:
             self.process.wait()
 
 
+class Clock:
+    """The wall clock of a proxy that is started with env: it stands where it was set."""
+    def __init__(self):
+        self.path, self.start = where + "/clock", int(time.time())
+        self.env = {"LD_PRELOAD": os.environ["CLOCK_SHIM"], "CLOCK_FILE": self.path}
+        self.set(self.start)
+
+    def set(self, at):
+        with open(self.path + ".new", "w", encoding="ascii") as f:
+            f.write(str(at))
+        os.rename(self.path + ".new", self.path)
+
+
+def within(seconds, what, attempt, tries=5):
+    """attempt() says how long it took: a machine that is busy may be late once, and what is slow is late each time."""
+    took = []
+    while len(took) < tries:
+        took.append(attempt())
+        if took[-1] <= seconds:
+            return
+    fail("%s after %s s" % (what, ", ".join("%.2f" % t for t in took)))
+
+
 def bearer(token):
     return [("Authorization", "Bearer " + token)] if token else []
 
@@ -248,11 +276,11 @@ def rows(name):
 
 # --- the decision tables ---
 
-def issue_all(proxy):
+def issue_all(proxy, expires_at):
     have = {kind: proxy.issue(kind) for kind in ("oauth", "key", "secret", "basic")}
     have["revoked"] = proxy.issue("secret")
     eq(204, proxy.revoke(have["revoked"]), "revoke")
-    have["expired"] = proxy.issue("oauth", at=int(time.time()) + 1)
+    have["expired"] = proxy.issue("oauth", at=expires_at)
     have["unknown"] = "ifap_" + "0" * 64
     have["short"] = "ifap_" + "0" * 63
     have["none"] = ""
@@ -281,12 +309,11 @@ def check_row(row, answer, relayed):
 
 
 def table(name):
-    with Proxy() as proxy:
-        have = issue_all(proxy)
-        end = time.monotonic() + 1.1
+    clock = Clock()
+    with Proxy(env=clock.env) as proxy:
+        have = issue_all(proxy, clock.start + 100)
+        clock.set(clock.start + 101)
         for row in rows(name):
-            if row[3] == "expired":
-                time.sleep(max(0, end - time.monotonic()))
             row += [""] * (7 - len(row))
             body = b"{}" if row[1] in ("POST", "PUT", "PATCH") else None
             # by hand
@@ -300,11 +327,11 @@ def table(name):
             if body:
                 data += "Content-Length: 2\r\n"
             answer = proxy.raw(data.encode() + b"\r\n" + (body or b""), row[1])
-            check_row(row, answer, any("method" in s for s in seen_since(mark)))
+            check_row(row, answer, bool(requests_since(mark)))
             # and by a client
             mark = seen_mark()
             place, port = proxy.relay.rsplit(":", 1)
-            client = http.client.HTTPConnection(place, int(port), timeout=10)
+            client = http.client.HTTPConnection(place, int(port), timeout=60)
             client.putrequest(row[1], row[2], skip_host=True, skip_accept_encoding=False)
             client.putheader("Host", host)
             for header in bearer(have[row[3]]):
@@ -315,7 +342,7 @@ def table(name):
             got = client.getresponse()
             answer = Answer(got.status, [(n.lower(), v) for n, v in got.getheaders()], got.read())
             client.close()
-            check_row(row, answer, any("method" in s for s in seen_since(mark)))
+            check_row(row, answer, bool(requests_since(mark)))
         if name == "secret":
             text = proxy.call("GET", "/metrics", admin=True).body.decode()
             for secret, result in (("GITHUB_TOKEN", "relayed"), ("GIT", "relayed"), ("GITHUB_TOKEN", "forbidden_host"),
@@ -477,16 +504,9 @@ def injections():
 
 def expiry():
     """The second of the expiry, by a clock that the test holds."""
-    clock = where + "/clock"
-
-    def set_clock(at):
-        with open(clock + ".new", "w", encoding="ascii") as f:
-            f.write(str(at))
-        os.rename(clock + ".new", clock)
-
-    start = int(time.time())
-    set_clock(start)
-    with Proxy(env={"LD_PRELOAD": os.environ["CLOCK_SHIM"], "CLOCK_FILE": clock}) as proxy:
+    clock = Clock()
+    start, set_clock = clock.start, clock.set
+    with Proxy(env=clock.env) as proxy:
         body = {"run_id": "r", "step": "s", "credential": {"kind": "api_key", "value": "x"}}
         for at, status, text in ((start, 400, "expires_at is in the past"), (start - 1, 400, "expires_at is in the past"),
                                  (start + 1, 201, ""), (start + 86400, 201, ""), (0, 400, "expires_at is in the past"),
@@ -504,19 +524,24 @@ def expiry():
         said = [e["result"] for e in proxy.events("secret relay")]
         eq(["relayed", "expired"], said[:2])
         # a stream ends with its token
-        token = proxy.issue("oauth", at=start + 200)
-        with proxy.connect() as sock:
-            sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
-            with sock.makefile("rb") as f:
-                if b"200" not in f.readline():
-                    fail("no stream")
-                set_clock(start + 200)
-                began = time.monotonic()
-                rest = f.read()
-                if rest.endswith(b"0\r\n\r\n"):
-                    fail("the stream ends as if it were complete")
-                if time.monotonic() - began > 1:
-                    fail("cut after %.1f s" % (time.monotonic() - began))
+        ends = iter(range(start + 200, start + 300, 10))
+
+        def cut():
+            at = next(ends)
+            token = proxy.issue("oauth", at=at)
+            with proxy.connect() as sock:
+                sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
+                with sock.makefile("rb") as f:
+                    if b"200" not in f.readline():
+                        fail("no stream")
+                    set_clock(at)
+                    began = time.monotonic()
+                    rest = f.read()
+                    if rest.endswith(b"0\r\n\r\n"):
+                        fail("the stream ends as if it were complete")
+                    return time.monotonic() - began
+
+        within(1, "cut", cut)
 
 
 def admin():
@@ -615,7 +640,7 @@ def chunk(data):
 def send_body(proxy, token, total, chunked, more=""):
     head = "POST /v1/up HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n%s" % (token, more)
     head += "Transfer-Encoding: chunked\r\n\r\n" if chunked else "Content-Length: %d\r\n\r\n" % total
-    with proxy.connect(timeout=30) as sock:
+    with proxy.connect() as sock:
         sock.sendall(head.encode())
         answer = []
         reader = threading.Thread(target=lambda: answer.append(read_answer(sock.makefile("rb"))))
@@ -630,7 +655,7 @@ def send_body(proxy, token, total, chunked, more=""):
                 sock.sendall(b"0\r\n\r\n")
         except OSError:
             pass # answered already
-        reader.join(30)
+        reader.join(60)
         return answer[0] if answer else None
 
 
@@ -652,7 +677,7 @@ def bodies():
         mark = seen_mark()
         eq(413, proxy.raw(b"POST /v1/up HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n"
                           % (token.encode(), LIMIT + 1)).status)
-        eq([], [s for s in seen_since(mark) if "method" in s])
+        eq([], requests_since(mark))
         for text in (b"", b"{}", b"y" * 100000):
             said = json.loads(proxy.call("POST", "/v1/up", text, bearer(token)).body)
             eq([len(text), hashlib.sha256(text).hexdigest()], said["body"])
@@ -703,7 +728,7 @@ def bodies():
 # --- servers ---
 
 def servers():
-    with Proxy("--idle-timeout", "800ms") as proxy:
+    with Proxy() as proxy:
         token = proxy.issue("oauth")
 
         def get(path, method="GET"):
@@ -714,7 +739,7 @@ def servers():
                                          answer.get("repeated")), "headers of the server")
         mark = seen_mark()
         answer = get("redirect")
-        eq((302, ["https://api.anthropic.com/v1/elsewhere"], 1), (answer.status, answer.get("location"), len(seen_since(mark))), "redirect")
+        eq((302, ["https://api.anthropic.com/v1/elsewhere"], 1), (answer.status, answer.get("location"), len(requests_since(mark))), "redirect")
         answer = get("hints")
         eq((200, b"ok", []), (answer.status, answer.body, answer.get("link")), "1xx")
         answer = get("trailers")
@@ -733,11 +758,12 @@ def servers():
         for path in ("switch", "control", "bare-cr", "fold", "two-lengths", "many-headers", "garbage", "nothing"):
             answer = get(path)
             eq((502, "the Anthropic API is unreachable"), (answer.status, answer.error()["message"]), path)
-        began = time.monotonic()
-        answer = get("never")
-        eq((502, "api_error"), (answer.status, answer.error()["type"]), "never")
-        if not 0.7 < time.monotonic() - began < 3:
-            fail("gave up after %.1f s" % (time.monotonic() - began))
+        with Proxy("--idle-timeout", "800ms") as hasty:
+            began = time.monotonic()
+            answer = hasty.call("GET", "/v1/never", headers=bearer(hasty.issue("oauth")))
+            eq((502, "api_error"), (answer.status, answer.error()["type"]), "never")
+            if not 0.7 < time.monotonic() - began < 60:
+                fail("gave up after %.1f s" % (time.monotonic() - began))
         # HTTP/1.0 gets no chunks
         answer = proxy.raw(b"GET /v1/trailers HTTP/1.0\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
         eq((b"ok", [], ["close"]), (answer.body, answer.get("transfer-encoding"), answer.get("connection")), "HTTP/1.0")
@@ -747,7 +773,7 @@ def servers():
             for _ in range(3):
                 sock.sendall(b"GET /v1/echo HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
                 eq(200, read_answer(f).status)
-        eq(1, len(set(s["peer"] for s in seen_since(mark))), "connections to the server")
+        eq(1, len(set(s["peer"] for s in requests_since(mark))), "connections to the server")
 
 
 def addresses():
@@ -764,7 +790,7 @@ def addresses():
             said = proxy.events("secret relay")[-1]
             if reason not in said["reason"]:
                 fail("%s: %s" % (host, said))
-        eq([], [s for s in seen_since(mark) if "method" in s], "nothing was sent")
+        eq([], requests_since(mark), "nothing was sent")
     with Proxy("--allow-address", "127.0.0.0/8", "--allow-address", "::1") as proxy: # now it is tried
         token = proxy.issue(credential)
         eq(502, proxy.call("GET", "/r/a.localhost/x", headers=bearer(token)).status)
@@ -878,20 +904,24 @@ def replicas():
     with Proxy(env=env) as one, Proxy(env=env) as two:
         token = one.issue("oauth")
         eq(200, two.call("GET", "/v1/echo", headers=bearer(token)).status, "issued by the other")
-        streams = []
-        for proxy in (one, two):
-            sock = proxy.connect()
-            sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
-            f = sock.makefile("rb")
-            eq(b"HTTP/1.1 200 OK\r\n", f.readline())
-            streams.append(f)
-        began = time.monotonic()
-        eq(204, one.revoke(token))
-        for f in streams:
-            if f.read().endswith(b"0\r\n\r\n"):
-                fail("not cut")
-        if time.monotonic() - began > 1:
-            fail("cut after %.2f s" % (time.monotonic() - began))
+
+        def cut():
+            nonlocal token
+            token, streams = one.issue("oauth"), []
+            for proxy in (one, two):
+                sock = proxy.connect()
+                sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
+                f = sock.makefile("rb")
+                eq(b"HTTP/1.1 200 OK\r\n", f.readline())
+                streams.append(f)
+            began = time.monotonic()
+            eq(204, one.revoke(token))
+            for f in streams:
+                if f.read().endswith(b"0\r\n\r\n"):
+                    fail("not cut")
+            return time.monotonic() - began
+
+        within(1, "cut", cut)
         eq((401, 401), (one.call("GET", "/v1/echo", headers=bearer(token)).status, two.call("GET", "/v1/echo", headers=bearer(token)).status))
         eq(404, two.revoke(token), "revoked by the other")
         kept = one.issue("secret")
@@ -910,7 +940,7 @@ def replicas():
         if 'secret="",result="unavailable"} 1' not in three.call("GET", "/metrics", admin=True).body.decode():
             fail("not counted")
         subprocess.run([os.environ["PG_START"]], check=True)
-        wait_until("it recovers", 5, lambda: three.call("GET", "/r/api.example.com/x", headers=bearer(kept)).status == 200)
+        wait_until("it recovers", 60, lambda: three.call("GET", "/r/api.example.com/x", headers=bearer(kept)).status == 200)
     code, text = run_refused(env=dict(env, IRONFLOW_AUTH_PROXY_DATABASE_URL="postgresql://nobody:DBPASSWORD@127.0.0.1:1/x?connect_timeout=2"))
     eq(1, code, text)
     if "DBPASSWORD" in text:
@@ -919,22 +949,25 @@ def replicas():
 
 # --- streams ---
 
+def behind(proxy, token, n):
+    """The median of how late each of n events is, in seconds."""
+    late = []
+    with proxy.connect() as sock:
+        sock.sendall(b"GET /v1/sse?n=%d HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % (n, token.encode()))
+        got = b""
+        while b"\r\n0\r\n\r\n" not in got:
+            data = sock.recv(65536)
+            now = time.monotonic()
+            late += [now - float(sent) for sent in re.findall(rb"data: \d (\d+\.\d+)", data)]
+            got += data
+    eq(n, len(late), "events: %r" % got)
+    return sorted(late)[n // 2]
+
+
 def first_bytes():
     with Proxy() as proxy:
         token = proxy.issue("oauth")
-        late = []
-        with proxy.connect() as sock:
-            sock.sendall(b"GET /v1/sse?n=8 HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
-            got = b""
-            while b"\r\n0\r\n\r\n" not in got:
-                data = sock.recv(65536)
-                now = time.monotonic()
-                for sent in re.findall(rb"data: \d (\d+\.\d+)", data):
-                    late.append(now - float(sent))
-                got += data
-        eq(8, len(late), "events: %r" % got)
-        if sorted(late)[4] > 0.05:
-            fail("median %.0f ms behind the server" % (sorted(late)[4] * 1000))
+        within(0.05, "behind the server", lambda: behind(proxy, token, 8))
 
 
 def gone():
@@ -945,32 +978,36 @@ def gone():
             mark = seen_mark()
             sock = proxy.connect()
             sock.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % (path.encode(), token.encode()))
-            wait_until("the request", 5, lambda: seen_since(mark))
+            wait_until("the request", 60, lambda: seen_since(mark))
             time.sleep(0.1)
             sock.close()
-            wait_until("gone upstream", 2, lambda: [s for s in seen_since(mark) if s.get("event") == "gone"])
-        mark = seen_mark()
-        streams = []
-        for path in ("/v1/sse?hold", "/v1/sse?hold", "/v1/never"):
-            sock = proxy.connect()
-            sock.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % (path.encode(), token.encode()))
-            streams.append(sock)
+            wait_until("gone upstream", 60, lambda: [s for s in seen_since(mark) if s.get("event") == "gone"])
         other = proxy.connect()
         other.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % proxy.issue("oauth").encode())
-        wait_until("four requests", 5, lambda: len(seen_since(mark)) == 4)
-        time.sleep(0.2)
-        began = time.monotonic()
-        eq(204, proxy.revoke(token))
-        for sock in streams[:2]:
-            rest = sock.makefile("rb").read()
-            if b"data: 0" not in rest or rest.endswith(b"0\r\n\r\n"):
-                fail("not cut: %r" % rest)
-        answer = read_answer(streams[2].makefile("rb"))
-        eq(401, answer.status, "not answered yet")
-        if time.monotonic() - began > 1:
-            fail("cut after %.2f s" % (time.monotonic() - began))
-        eq(3, len(wait_until("gone upstream", 2, lambda: (lambda e: e if len(e) == 3 else None)(
-            [s for s in seen_since(mark) if s.get("event") == "gone"]))))
+
+        def cut():
+            mark, token, streams = seen_mark(), proxy.issue("oauth"), []
+            for path in ("/v1/sse?hold", "/v1/sse?hold", "/v1/never"):
+                sock = proxy.connect()
+                sock.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % (path.encode(), token.encode()))
+                streams.append(sock.makefile("rb"))
+            for f in streams[:2]:
+                while b"data: 0" not in (line := f.readline()):
+                    eq(True, bool(line), "a stream that began")
+            wait_until("three requests", 60, lambda: len(requests_since(mark)) == 3)
+            began = time.monotonic()
+            eq(204, proxy.revoke(token))
+            for f in streams[:2]:
+                if f.read().endswith(b"0\r\n\r\n"):
+                    fail("not cut")
+            eq(401, read_answer(streams[2]).status, "not answered yet")
+            took = time.monotonic() - began
+            eq(3, len(wait_until("gone upstream", 60, lambda: (lambda e: e if len(e) == 3 else None)(
+                [s for s in seen_since(mark) if s.get("event") == "gone"]))))
+            return took
+
+        wait_until("the other's request", 60, lambda: len(requests_since(mark)) >= 2)
+        within(1, "cut", cut)
         other.setblocking(False)
         try:
             while other.recv(65536):
@@ -984,7 +1021,7 @@ def gone():
 
 def slow_client():
     """A client that does not read holds up its server, not the memory of the proxy, and not others."""
-    with Proxy("--idle-timeout", "1500ms") as proxy:
+    with Proxy("--idle-timeout", "3s") as proxy:
         token = proxy.issue("oauth")
         mark = seen_mark()
         sock = socket.socket()
@@ -993,13 +1030,13 @@ def slow_client():
         sock.connect((host, int(port)))
         sock.sendall(b"GET /v1/flood HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
         eq(200, proxy.call("GET", "/v1/echo", headers=bearer(token)).status, "another client meanwhile")
-        sent = wait_until("the server is held up", 8, lambda: [s for s in seen_since(mark) if s.get("event") == "sent"])[0]
+        sent = wait_until("the server is held up", 60, lambda: [s for s in seen_since(mark) if s.get("event") == "sent"])[0]
         if sent["bytes"] > 24 << 20:
             fail("the proxy took %d bytes" % sent["bytes"])
         rss = int(re.search(r"VmHWM:\s+(\d+)", open("/proc/%d/status" % proxy.process.pid, encoding="ascii").read()).group(1))
         if rss > 60000:
             fail("held in memory: %d KiB" % rss)
-        wait_until("cut", 6, lambda: proxy.events("relay cut"))
+        wait_until("cut", 60, lambda: proxy.events("relay cut"))
         sock.close()
 
 
@@ -1010,37 +1047,27 @@ def many():
         mark = seen_mark()
         streams = []
         for _ in range(200):
-            sock = proxy.connect(timeout=30)
+            sock = proxy.connect()
             sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
             streams.append(sock)
         for sock in streams:
             with sock.makefile("rb") as f:
                 if b"200" not in f.readline():
                     fail("a stream did not begin")
-        wait_until("200 requests", 10, lambda: len(seen_since(mark)) >= 200)
+        wait_until("200 requests", 60, lambda: len(seen_since(mark)) >= 200)
         text = open("/proc/%d/status" % proxy.process.pid, encoding="ascii").read()
         rss = int(re.search(r"VmHWM:\s+(\d+)", text).group(1))
         print("peak memory with 200 streams: %d KiB" % rss)
         if rss > 80 * 1024:
             fail("peak memory: %d KiB" % rss)
         # beside them, one whose events are timed
-        late = []
-        with proxy.connect() as sock:
-            sock.sendall(b"GET /v1/sse?n=6 HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
-            got = b""
-            while b"\r\n0\r\n\r\n" not in got:
-                data = sock.recv(65536)
-                late += [time.monotonic() - float(sent) for sent in re.findall(rb"data: \d (\d+\.\d+)", data)]
-                got += data
-        if sorted(late)[len(late) // 2] > 0.05:
-            fail("median %.0f ms behind the server" % (sorted(late)[len(late) // 2] * 1000))
+        within(0.05, "behind the server", lambda: behind(proxy, token, 6))
         began = time.monotonic()
         proxy.revoke(token)
         for sock in streams:
-            sock.settimeout(5)
             while sock.recv(65536):
                 pass
-        if time.monotonic() - began > 1.5:
+        if time.monotonic() - began > 10: # within() a second: gone()
             fail("all cut after %.1f s" % (time.monotonic() - began))
         eq(b"ok", proxy.call("GET", "/healthz", admin=True).body)
 
@@ -1058,7 +1085,7 @@ def limits():
         eq((429, "rate_limit_error"), (answer.status, answer.error()["type"]), "third at once")
         eq(200, proxy.call("GET", "/v1/echo", headers=bearer(proxy.issue("oauth"))).status, "another token")
         held.pop().close()
-        wait_until("room again", 3, lambda: proxy.call("GET", "/v1/echo", headers=bearer(token)).status == 200)
+        wait_until("room again", 60, lambda: proxy.call("GET", "/v1/echo", headers=bearer(token)).status == 200)
         # clients that say nothing make room for one that does
         idle = [proxy.connect() for _ in range(40)]
         eq(200, proxy.call("GET", "/v1/echo", headers=bearer(token)).status, "room")
@@ -1090,7 +1117,7 @@ def stop():
             if not f.read().endswith(b"0\r\n\r\n"):
                 fail("a request was cut")
     eq(b"", idle.recv(10), "an idle client")
-    eq(0, proxy.process.wait(3))
+    eq(0, proxy.process.wait(60))
     proxy.stop()
     proxy = Proxy()
     token = proxy.issue("oauth")
@@ -1098,10 +1125,10 @@ def stop():
     sock.sendall(b"GET /v1/sse?hold HTTP/1.1\r\nHost: a\r\nX-Api-Key: %s\r\n\r\n" % token.encode())
     sock.makefile("rb").readline()
     proxy.process.send_signal(signal.SIGTERM)
-    wait_until("stopping", 3, lambda: proxy.events("auth proxy stopping"))
+    wait_until("stopping", 60, lambda: proxy.events("auth proxy stopping"))
     eq(None, proxy.process.poll(), "waits")
     proxy.process.send_signal(signal.SIGINT)
-    eq(0, proxy.process.wait(3))
+    eq(0, proxy.process.wait(60))
     proxy.stop()
 
 
@@ -1131,7 +1158,7 @@ def ways_in():
         plain = proxy.connect
         context.set_alpn_protocols(["http/1.1"])
 
-        def connect(admin=False, timeout=10):
+        def connect(admin=False, timeout=60):
             sock = context.wrap_socket(plain(admin, timeout), server_hostname="api.example.com")
             return sock
 
@@ -1163,7 +1190,7 @@ def ways_in():
 
 
 def run_refused(*args, env=None):
-    done = subprocess.run([os.environ["C"], "auth-proxy"] + list(args), capture_output=True, check=False, timeout=10,
+    done = subprocess.run([os.environ["C"], "auth-proxy"] + list(args), capture_output=True, check=False, timeout=60,
                           env={**os.environ, "IRONFLOW_AUTH_PROXY_ADMIN_KEY": KEY, **(env or {})})
     text = done.stderr.decode()
     eq((b"", 1), (done.stdout, text.count("\n")), "%s: %s" % (args, text))
@@ -1200,7 +1227,7 @@ def notify():
     """Tells a service manager; and shows nothing of its memory to another process of the user."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     sock.bind(where + "/notify")
-    sock.settimeout(5)
+    sock.settimeout(60)
     with Proxy(env={"NOTIFY_SOCKET": where + "/notify"}) as proxy:
         eq(b"READY=1", sock.recv(100))
         limits_text = open("/proc/%d/limits" % proxy.process.pid, encoding="ascii").read()
@@ -1238,9 +1265,10 @@ def notify():
     except BlockingIOError:
         pass
     proxy.raw(b"GET /r/a.example/x HTTP/1.1\r\nHost: a\r\n\r\n")
+    os.set_blocking(read_end, True) # the line may come after the answer
     line = os.read(read_end, 65536).decode()
     process.terminate()
-    process.wait(5)
+    process.wait(60)
     if json.loads(line.splitlines()[0]).get("lines_lost", 0) < 1:
         fail("lost lines are not said: " + line)
 

@@ -37,7 +37,7 @@ stop_all() {
 }
 trap stop_all EXIT
 trap 'echo "Bail out! killed"; stop_all; exit 143' INT TERM HUP
-wait_for 10 test -s "$A/port" || { cat "$A/upstream.log"; echo 'Bail out! no server'; exit 1; }
+wait_for 60 test -s "$A/port" || { cat "$A/upstream.log"; echo 'Bail out! no server'; exit 1; }
 
 # a server that offers HTTP/2; what it is asked comes back
 http2() {
@@ -45,8 +45,13 @@ http2() {
         path=$SERVERS/usr/sbin/nginx
         [ -x "$path" ] || path=$(PATH=$PATH:/usr/sbin command -v nginx) || skip "no nginx: './dev test' gets it"
         libs=("$SERVERS"/usr/lib/*-linux-gnu* "$SERVERS"/lib/*-linux-gnu*)
-        port=$((20000 + RANDOM % 10000))
-        cat >conf <<CONF
+        head -c 16M /dev/zero >big
+        trap 'kill $nginx 2>/dev/null; wait $nginx || true' EXIT
+        up() { [ -s pid ] && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
+        up_or_over() { up || ! kill -0 "$nginx" 2>/dev/null; }
+        for _ in 1 2 3 4 5; do # somebody else may have the port
+                port=$((20000 + RANDOM % 10000))
+                cat >conf <<CONF
 daemon off; master_process off; pid $W/pid; error_log $W/err; $([ "$(id -u)" != 0 ] || echo 'user root root;')
 events { worker_connections 64; }
 http { access_log off; client_body_temp_path $W/t1; proxy_temp_path $W/t2; fastcgi_temp_path $W/t3; uwsgi_temp_path $W/t4; scgi_temp_path $W/t5;
@@ -56,12 +61,12 @@ http { access_log off; client_body_temp_path $W/t1; proxy_temp_path $W/t2; fastc
   location = /v1/big { alias $W/big; }
   location /v1/ { return 200 "\$server_protocol \$request_method \$request_uri \$content_length \$http_authorization"; } } }
 CONF
-        head -c 16M /dev/zero >big
-        LD_LIBRARY_PATH=$(IFS=: && echo "${libs[*]}") "$path" -c "$W/conf" -p "$W" -e "$W/err" >"$W/said" 2>&1 &
-        nginx=$!
-        trap 'kill $nginx; wait $nginx || true' EXIT
-        answers() { (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; }
-        wait_for 10 answers || fail "no nginx: $(cat said err)"
+                LD_LIBRARY_PATH=$(IFS=: && echo "${libs[*]}") "$path" -c "$W/conf" -p "$W" -e "$W/err" >"$W/said" 2>&1 &
+                nginx=$!
+                wait_for 60 up_or_over || true
+                ! up || break
+        done
+        up || fail "no nginx: $(cat said err)"
         NGINX_PORT=$port check http2
 }
 

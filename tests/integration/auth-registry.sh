@@ -24,7 +24,7 @@ replica() {
 
 answer() {
         local out=$1_out line
-        read -r -t 15 -u "${!out}" line || fail "$1 says nothing: $(cat "$W/$1.err")"
+        read -r -t 60 -u "${!out}" line || fail "$1 says nothing: $(cat "$W/$1.err")"
         echo "$line"
 }
 
@@ -78,20 +78,24 @@ honoured_by_both() {
 
 # red when looker() does not look: every REGISTRY_POLL_MS, not only when this process revoked
 revocation_reaches_both() {
-        local before after
+        local before ms took=
         fresh
         replica a
         replica b
-        issue a one
-        eq watching "$(ask a watch "$id")"
-        eq watching "$(ask b watch "$id")"
-        sleep 0.7
-        before=$(date +%s%N)
-        eq 'ok 1' "$(ask b revoke "$id")"
-        eq "dead $id revoked" "$(answer b)"
-        eq "dead $id revoked" "$(answer a)"
-        after=$(date +%s%N)
-        [ $(((after - before) / 1000000)) -lt 1000 ] || fail "took $(((after - before) / 1000000)) ms"
+        for _ in 1 2 3 4 5; do # what is slow is slow each time, a machine that is busy is not
+                issue a one
+                eq watching "$(ask a watch "$id")"
+                eq watching "$(ask b watch "$id")"
+                sleep 0.7
+                before=$(date +%s%N)
+                eq 'ok 1' "$(ask b revoke "$id")"
+                eq "dead $id revoked" "$(answer b)"
+                eq "dead $id revoked" "$(answer a)"
+                ms=$((($(date +%s%N) - before) / 1000000))
+                took+="$ms "
+                [ "$ms" -ge 1000 ] || break
+        done
+        [ "$ms" -lt 1000 ] || fail "took $took ms"
         issue a two
         eq watching "$(ask b watch "$id")"
         issue b two
@@ -127,8 +131,7 @@ outage_is_unavailable() {
         eq unavailable "$(ask a put run step 60 x | cut -d' ' -f1)"
         eq 'the database does not accept connections' "$(ask a trouble)"
         pg_start
-        sleep 0.3
-        eq "ok run step $secret -" "$(ask a get "$token")" 'after the outage'
+        wait_for 60 back_again || fail "after the outage: $(ask a get "$token")"
         eq '' "$(ask a trouble)"
         # one that accepts and says nothing: the answer comes all the same. Stopped is the postmaster, and who answers.
         pkill -STOP -P "$(head -n 1 "$pg_home/data/postmaster.pid")"
@@ -138,8 +141,8 @@ outage_is_unavailable() {
         pkill -CONT -P "$(head -n 1 "$pg_home/data/postmaster.pid")"
         kill -CONT "$(head -n 1 "$pg_home/data/postmaster.pid")"
         eq unavailable "$said" 'a database that hangs'
-        [ $((SECONDS - before)) -le 6 ] || fail "took $((SECONDS - before)) s"
-        wait_for 5 back_again || fail 'no recovery'
+        [ $((SECONDS - before)) -le 20 ] || fail "took $((SECONDS - before)) s"
+        wait_for 60 back_again || fail 'no recovery'
 }
 back_again() { [ "$(ask a get "$token")" = "ok run step $secret -" ]; }
 

@@ -28,14 +28,14 @@ pg_start() {
                 pg_as "$pg_bin/initdb" -D "$pg_home/data" -U tester -A trust -E UTF8 --no-locale --no-sync >"$T/initdb" 2>&1 ||
                         fail "initdb: $(cat "$T/initdb")"
         fi
-        ! "$pg_bin/pg_isready" -q -h "$pg_home" || return 0
-        pg_as "$pg_bin/pg_ctl" -D "$pg_home/data" -w -t 30 -s -l "$pg_home/log" start \
+        ! "$pg_bin/pg_isready" -q -t 60 -h "$pg_home" || return 0
+        pg_as "$pg_bin/pg_ctl" -D "$pg_home/data" -w -t 120 -s -l "$pg_home/log" start \
                 -o "-c listen_addresses='' -c unix_socket_directories='$pg_home' -c fsync=off -c shared_buffers=16MB -c max_connections=40 -c log_statement=all -c wal_level=minimal -c max_wal_senders=0" ||
                 fail "postgres: $(tail -n 5 "$pg_home/log")"
 }
 
 pg_stop() {
-        [ ! -e "$pg_home/data/postmaster.pid" ] || pg_as "$pg_bin/pg_ctl" -D "$pg_home/data" -m immediate -s -w stop || true
+        [ ! -e "$pg_home/data/postmaster.pid" ] || pg_as "$pg_bin/pg_ctl" -D "$pg_home/data" -m immediate -s -w -t 120 stop || true
 }
 
 pg_sql() { "$pg_bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 "$PG_URL" -c "$1"; }
