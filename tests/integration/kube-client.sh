@@ -113,6 +113,8 @@ ROWS
         HOME=$W says 'no cluster: no kubeconfig' drive where
 }
 
+watched() { [ "$(asked '"watch=1" in q["query"]')" -gt 0 ]; }
+
 # as in a pod; the token is read again for each request
 in_cluster() {
         export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE_URL##*:}
@@ -122,14 +124,13 @@ in_cluster() {
         drive --in-cluster acc list namespaces | grep -q '^test$'
         "$HELPERS/kube-drive" --in-cluster acc watch configmaps 30 >seen &
         watcher=$!
-        watched() { [ "$(asked '"watch=1" in q["query"]')" -gt 0 ]; }
-        wait_for 5 watched
+        wait_for 60 watched
         fake set '{"tokens": {"admin-token": "admin", "new-token": "later"}}'
         echo new-token >acc/new && mv acc/new acc/token
         fake set '{"tokens": {"new-token": "later", "admin-token": "x"}}'
         fake cut
         object seen | drive create configmaps >/dev/null
-        wait_for 10 test -s seen
+        wait_for 60 test -s seen
         stop_watching seen
         eq 'ADDED seen -' "$(cat seen)" 'what the watch saw after its token was renewed'
         [ "$(asked 'q.get("user") == "later" and "watch=1" in q["query"]')" -ge 1 ] || fail 'the old token went on'
@@ -264,7 +265,7 @@ P
         pid=$!
         # shellcheck disable=SC2064
         trap "kill $pid" EXIT
-        wait_for 5 test -s proxy-port
+        wait_for 60 test -s proxy-port
         config "server: 'https://kubernetes.default.svc:$port', certificate-authority: $K/ca.crt" 'token: admin-token' ', namespace: test'
         HTTPS_PROXY=http://127.0.0.1:$(cat proxy-port) drive list pods
         eq "kubernetes.default.svc:$port" "$(cat proxied)" 'HTTPS_PROXY'
@@ -411,16 +412,16 @@ labelled() { object "$1" ',"labels":{"app":"x"}'; }
 watches() {
         labelled w1 | drive create configmaps >/dev/null
         watching out
-        wait_for 5 seen 'ADDED w1 -' out
+        wait_for 60 seen 'ADDED w1 -' out
         forget
         labelled w2 | drive create configmaps >/dev/null
         object unlabelled | drive create configmaps >/dev/null
-        wait_for 5 seen 'ADDED w2 -' out
+        wait_for 60 seen 'ADDED w2 -' out
         echo '{"data":{"a":"b"}}' | drive patch configmaps w2
-        wait_for 5 seen 'MODIFIED w2 -' out
+        wait_for 60 seen 'MODIFIED w2 -' out
         fake cut
         drive delete configmaps w2
-        wait_for 5 seen 'DELETED w2 -' out
+        wait_for 60 seen 'DELETED w2 -' out
         eq 0 "$(asked '"limit=" in q["query"]')" 'lists after a cut: it goes on where it was'
         # forgotten, and meanwhile: a hole that only a list fills
         fake faults '[{"path": "watch=1", "times": 0, "status": 503}]'
@@ -429,8 +430,8 @@ watches() {
         drive delete configmaps w1
         fake compact
         fake faults '[]'
-        wait_for 8 seen 'DELETED w1 -' out
-        wait_for 5 seen 'ADDED w3 -' out
+        wait_for 60 seen 'DELETED w1 -' out
+        wait_for 60 seen 'ADDED w3 -' out
         [ "$(asked '"limit=" in q["query"]')" -ge 1 ] || fail 'no list after 410'
         stop_watching out
         eq 6 "$(wc -l <out)" "events: $(cat out)"
@@ -447,9 +448,9 @@ odd_watches() {
                 watching out
                 sleep 0.3
                 labelled odd | drive create configmaps >/dev/null
-                wait_for 5 seen 'ADDED odd -' out || fail "$rule: $(cat out)"
+                wait_for 60 seen 'ADDED odd -' out || fail "$rule: $(cat out)"
                 drive delete configmaps odd
-                wait_for 5 seen 'DELETED odd -' out || fail "$rule: $(cat out)"
+                wait_for 60 seen 'DELETED odd -' out || fail "$rule: $(cat out)"
                 eq 2 "$(wc -l <out)" "$rule: events: $(cat out)"
                 stop_watching out
         done
@@ -463,16 +464,19 @@ odd_watches() {
 
 # bookmarks move the version on: after them, a history that was forgotten up to there is no reason to list again
 bookmarks() {
-        watching out
-        sleep 0.5
-        object elsewhere | drive create configmaps >/dev/null # moves the version on, and is no event
-        sleep 1.2
-        fake compact
+        local version
         forget
-        sleep 1.2
+        watching out
+        wait_for 60 watched
+        object elsewhere | drive create configmaps >/dev/null # moves the version on, and is no event
+        version=$(drive get configmaps elsewhere | grep -o '"resourceVersion":"[0-9]*"' | cut -d'"' -f4)
+        fake compact
+        marked() { [ "$(asked "'watch=1' in q['query'] and q.get('bookmark', 0) > $version")" -gt 0 ]; }
+        wait_for 60 marked || fail 'no bookmark'
+        forget
         fake cut
         labelled after | drive create configmaps >/dev/null
-        wait_for 5 seen 'ADDED after -' out
+        wait_for 60 seen 'ADDED after -' out
         eq 0 "$(asked '"limit=" in q["query"]')" lists
         stop_watching out
         drive delete configmaps after
@@ -487,11 +491,11 @@ gone() {
         says ETIMEDOUT drive gone pods slow 1
         drive delete pods slow
         drive delete pods slow # again is no failure
-        drive gone pods slow 20
+        drive gone pods slow 60
         says ENOENT drive get pods slow
-        drive gone pods slow 1
+        drive gone pods slow 60
         pod slow sleep 100
-        drive gone pods slow 3 "$uid" # another one of that name
+        drive gone pods slow 60 "$uid" # another one of that name
         drive delete pods slow '' now
         fake set '{"delete_seconds": 0.05}'
 }
@@ -518,7 +522,10 @@ exec_all() {
         # it ends without reading
         head -c 5000000 /dev/zero | status 4 drive exec ex i sh -c 'exit 4'
         # it ends while stdin stays open
-        sleep 3 | SECONDS_MAX=2 status 5 drive exec ex i sh -c 'sleep 0.3; exit 5'
+        [ -p open ] || mkfifo open
+        exec 7<>open
+        SECONDS_MAX=60 status 5 drive exec ex i sh -c 'sleep 0.3; exit 5' <open
+        exec 7>&-
         head -c 20000000 /dev/urandom >big
         cp big same
         drive exec ex i cat <big | cmp - same
@@ -532,19 +539,22 @@ exec_all() {
         eq "a b|*|\$x|ü|&=?#%41|" "$(drive exec ex - printf '%s|' 'a b' '*' '$x' 'ü' '&=?#%41')"
         eq $'0 x\n0 x\n0 x' "$(printf x | drive collect ex 3 cat)"
         drive delete pods ex '' now
-        drive gone pods ex 10
+        drive gone pods ex 60
         fake set '{"exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
 }
 
 terminal() {
         local p
         pod term sleep 1000
+        mkfifo open # its end does not come
+        exec 7<>open
         for p in v5 v4; do
                 fake set "{\"exec_protocols\": [\"$p.channel.k8s.io\"]}"
-                sleep 0.6 | drive exec term it sh -c 'sleep 0.3; stty size; tty -s && echo terminal; echo err >&2' >out 2>err
+                drive exec term it sh -c 'sleep 0.3; stty size; tty -s && echo terminal; echo err >&2' <open >out 2>err
                 eq $'24 80\nterminal\nerr' "$(tr -d '\r' <out)" "over $p"
                 eq '' "$(cat err)"
-                { printf 'echo typed $((6*7))\rexit 9\r'; sleep 0.7; } | status 9 drive exec term it sh >out
+                printf 'echo typed $((6*7))\rexit 9\r' >&7
+                status 9 drive exec term it sh <open >out
                 has "$(cat out)" 'typed 42'
         done
         fake set '{"exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
@@ -583,12 +593,12 @@ ROWS
         says EPROTONOSUPPORT drive exec lost - true
         fake set '{"exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
         # the node goes, or the pod
-        drive exec lost - sleep 100 >said 2>&1 &
-        sleep 0.5
+        drive exec lost - sh -c ": >'$W/begun'; exec sleep 100" >said 2>&1 &
+        wait_for 60 test -e begun
         fake cut
         wait $! && fail 'a cut exec succeeded'
         grep -q ECONNRESET said || fail "$(cat said)"
-        SECONDS_MAX=1 says 'ETIMEDOUT: exec: time is over' drive exec lost - sleep 100
+        SECONDS_MAX=3 says 'ETIMEDOUT: exec: time is over' drive exec lost - sleep 100
         says E2BIG drive exec lost - "$(head -c 70000 /dev/zero | tr '\0' x)"
         drive delete pods lost '' now
 }
@@ -628,7 +638,7 @@ half_open() {
 logs() {
         pod talk sh -c 'seq 1 300000; echo end >&2'
         ended() { drive get pods talk | grep -q Succeeded; }
-        wait_for 20 ended
+        wait_for 60 ended
         seq 1 300000 >want
         echo end >>want
         drive logs talk 10000000 | cmp - want
@@ -638,7 +648,7 @@ logs() {
         drive logs talk 0 >out # the default
         eq "[... $(($(wc -c <want) - 1048576)) bytes truncated ...]" "$(head -n 1 out)"
         drive delete pods talk '' now
-        drive gone pods talk 10
+        drive gone pods talk 60
         says ENOENT drive logs talk 10
         fake set '{"pods": [{"match": "waits", "stay": "Pending"}]}'
         echo '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"waits"},"spec":{"containers":[{"name":"m"}]}}' | drive create pods >/dev/null
@@ -650,7 +660,7 @@ logs() {
 # cut in the middle: nothing twice, nothing missing
 followed() {
         pod follow sh -c 'i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); sleep 0.05; done'
-        drive follow follow 20 >out &
+        drive follow follow 90 >out &
         sleep 0.6
         fake cut
         fake faults '[{"path": "/log", "times": 1, "cut_after": 100}]'
@@ -714,10 +724,10 @@ network_is_proved() {
         # given up in the middle: nothing stays
         "$T/libexec/cofferdam-kubernetes" doctor --prove-network x >rows 2>&1 &
         left=$!
-        wait_for 10 running_probe
+        wait_for 60 running_probe
         kill "$left"
         wait "$left" || true
-        wait_for 10 nothing_left
+        wait_for 60 nothing_left
         rm "$K/bin/nc"
 }
 running_probe() { [ -n "$(drive list pods)" ]; }

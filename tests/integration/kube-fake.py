@@ -565,7 +565,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def setup(self):
-        self.request.settimeout(20)
+        self.request.settimeout(60)
         self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.request = self.server.tls.wrap_socket(self.request, server_side=True)
         self.request.settimeout(600)
@@ -866,6 +866,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 kind, api = KINDS[resource]
                 mark = {"kind": kind, "apiVersion": api, "metadata": {"resourceVersion": str(seen)}}
                 self.chunk(json.dumps({"type": "BOOKMARK", "object": mark}).encode() + b"\n")
+                self.entry["bookmark"] = seen
         self.end_stream()
 
     def logs(self, where):
@@ -1249,8 +1250,8 @@ contexts:
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(s, stop)
     threading.Thread(target=watch_parent, daemon=True).start()
-    write("pid", str(os.getpid()))
     write("port", str(port))
+    write("pid", str(os.getpid()))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     while True:
         signal.pause()

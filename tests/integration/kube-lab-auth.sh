@@ -77,7 +77,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 echo 'hello from upstream' >"$T/up/www/hello"
 python3 "$TOP/tests/integration/auth-run.py" "$T/up" 0 >"$T/up/log" 2>&1 &
 servers+=($!)
-wait_for 10 test -s "$T/up/port" || { cat "$T/up/log"; echo 'Bail out! no upstream'; exit 1; }
+wait_for 60 test -s "$T/up/port" || { cat "$T/up/log"; echo 'Bail out! no upstream'; exit 1; }
 up=127.0.0.1:$(cat "$T/up/port")
 # the bridge is there since the first pod
 start_proxy() {
@@ -86,7 +86,7 @@ start_proxy() {
         IRONFLOW_AUTH_PROXY_ADMIN_KEY=$admin_key "$T/libexec/cofferdam-auth-proxy" --listen "$address:0" --admin-listen "unix:$T/admin" \
                 --ca-file "$T/up/cert.pem" --allow-address 127.0.0.0/8 --route "api.github.com=$up" --route "api.anthropic.com=$up" >"$T/service.log" 2>&1 &
         servers+=($!)
-        wait_for 10 grep -qs ready: "$T/service.log" || { cat "$T/service.log"; echo 'Bail out! no service'; exit 1; }
+        wait_for 60 grep -qs ready: "$T/service.log" || { cat "$T/service.log"; echo 'Bail out! no service'; exit 1; }
         relay=http://$address:$(grep -o "$address:[0-9]*" "$T/service.log" | head -n 1 | cut -d: -f2)
         printf 'auth_proxy: {url: "%s", admin_url: "unix:%s/admin"}\n' "$relay" "$T" >"$T/proxy.yaml"
 }

@@ -47,7 +47,7 @@ watched() {
         wait_for 60 grep -q 'MODIFIED gone Failed' seen
         drive delete pods gone
         drive gone pods gone 60
-        wait_for 10 grep -q 'DELETED gone' seen
+        wait_for 60 grep -q 'DELETED gone' seen
         kill "$watcher"
         grep -q '^ADDED gone Pending' seen
 }

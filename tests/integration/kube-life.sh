@@ -17,7 +17,7 @@ END
 chmod +x "$fake/bin/tar"
 /usr/bin/python3 "$TOP/tests/integration/kube-fake.py" "$fake" >"$T/fake.log" 2>&1 &
 server=$!
-wait_for 30 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
+wait_for 60 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
 export KUBECONFIG=$fake/kubeconfig
 base=https://127.0.0.1:$(cat "$fake/port")
 
@@ -33,10 +33,10 @@ normal() {
         tell faults '[]'
 }
 nothing_left() { [ "$(query 'len(made)')" = 0 ]; }
-clear() { wait_for 15 nothing_left || fail "left behind: $(query '[x["metadata"]["name"] for x in made]')"; }
+clear() { wait_for 60 nothing_left || fail "left behind: $(query '[x["metadata"]["name"] for x in made]')"; }
 # the copy's path inside is /work/space, which the fake keeps below its own directory
-run() { timeout -k 5 90 "$C" run -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
-start() { timeout -k 5 90 "$C" start -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
+run() { timeout -k 5 150 "$C" run -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
+start() { timeout -k 5 150 "$C" start -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space "$@"; }
 workspace() {
         rm -rf ws
         mkdir -p ws/d
@@ -148,9 +148,9 @@ commands_run_side_by_side() {
         cmp big big.back
         "$C" exec -e 'A=1 '\''$b' "$id" -- sh -c 'printf %s "$A"' >out
         eq "1 '\$b" "$(cat out)"
-        "$C" exec "$id" sleep 60 &
+        "$C" exec "$id" sh -c ": >'$W/begun'; exec sleep 100" &
         i=$!
-        sleep 1
+        wait_for 60 test -e begun
         kill -TERM $i
         status 143 wait $i
         status 127 "$C" exec "$id" /no/such 2>err
@@ -231,16 +231,17 @@ killed_supervisors_leave_nothing() {
         pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
         pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids || true
         kill -STOP "$pid"
-        while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -9 "$p"; done <pids
+        while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -9 "$p" 2>/dev/null || true; done <pids
         kill -9 "$pid"
         eq 1 "$(query 'len(pods)')"
         status 0 "$C" gc >out
         clear
 }
 
+execs() { ask log | grep -c '"path": "[^"]*/exec"' || true; }
 # red without left(): nobody knew of the pod any more; and what came back by half landed as if it were all
 a_killed_helper_leaves_nothing() {
-        local id
+        local id before
         normal
         workspace
         lives() { # MARK: processes of that run which look after the pod
@@ -251,7 +252,7 @@ a_killed_helper_leaves_nothing() {
         id=$(MARK=a$$ start)
         kill -9 "$(lives "a$$")"
         dead() { "$C" ps -a | grep "$id" | grep -q dead; }
-        wait_for 20 dead || fail "$("$C" ps -a)"
+        wait_for 60 dead || fail "$("$C" ps -a)"
         eq 1 "$(query 'len(pods)')"
         status 0 "$C" gc >out
         clear
@@ -259,8 +260,10 @@ a_killed_helper_leaves_nothing() {
         id=$(MARK=b$$ start)
         "$C" exec "$id" -- sh -c 'rm a; echo new >n'
         tell faults '[{"path": "/exec", "slow": 20, "times": 0}]'
+        before=$(execs)
         "$C" stop "$id" >out 2>err &
-        sleep 1.5
+        comes_back() { [ "$(execs)" -gt "$before" ]; }
+        wait_for 60 comes_back
         kill -9 "$(lives "b$$")"
         wait $! || true
         tell faults '[]'
@@ -320,7 +323,7 @@ the_reaper_takes_what_expired() {
         eq "$(printf 'dead\nold')" "$(jq -r .name out | sort)"
         has "$(cat err)" 'jobs are not reaped'
         rest() { [ "['fresh', 'garbage', 'none', 'unknown']" = "$(query 'sorted(x["metadata"]["name"] for x in pods)')" ]; }
-        wait_for 20 rest || fail "there are: $(query 'sorted(x["metadata"]["name"] for x in pods)')" # the server takes a moment to delete
+        wait_for 60 rest || fail "there are: $(query 'sorted(x["metadata"]["name"] for x in pods)')" # the server takes a moment to delete
         tell set '{"deny": ["list pods"]}'
         status 1 kube reap >out 2>err
         normal
@@ -331,7 +334,7 @@ the_reaper_takes_what_expired() {
                 curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$p" >/dev/null
         done
         none_is_left() { [ '[]' = "$(query 'pods')" ]; }
-        wait_for 20 none_is_left || fail 'they stay'
+        wait_for 60 none_is_left || fail 'they stay'
         clear
 }
 
@@ -349,8 +352,8 @@ a_lost_connection_is_no_exit_code() {
         normal
         workspace
         id=$(start)
-        "$C" exec "$id" sleep 30 >out 2>err &
-        sleep 1
+        "$C" exec "$id" sh -c ": >'$W/begun'; exec sleep 100" >out 2>err &
+        wait_for 60 test -e begun
         tell cut '{}'
         status 125 wait $!
         eq 1 "$(wc -l <err)" "$(cat err)"
@@ -361,16 +364,15 @@ a_lost_connection_is_no_exit_code() {
         # the pod goes: the run is lost, and says so
         curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$(query 'pods[0]["metadata"]["name"]')" >/dev/null
         ended() { "$C" events "$id" 2>/dev/null | grep sandbox_finished >ended; }
-        wait_for 20 ended || fail 'it goes on without a pod'
+        wait_for 60 ended || fail 'it goes on without a pod'
         "$C" events "$id" >said
         has "$(jq -r 'select(.type == "sandbox_workspace_export_failed").data.reason' said)" 'pod was gone'
         eq SANDBOX_SETUP_FAILED "$(jq -r .data.failure_code ended)" # that somebody deleted it is the first reason
         eq one "$(cat ws/a)"
         # a run's own command: the same line
-        run -- sleep 30 >out 2>err &
-        pods_there() { [ "$(query 'len(pods)')" = 1 ]; }
-        wait_for 20 pods_there
-        sleep 1.5
+        rm begun
+        run -- sh -c ": >'$W/begun'; exec sleep 100" >out 2>err &
+        wait_for 60 test -e begun
         tell cut '{}'
         status 125 wait $!
         has "$(cat err)" 'the command was lost: '

@@ -9,7 +9,7 @@ fake=$T/fake
 mkdir "$fake"
 /usr/bin/python3 "$TOP/tests/integration/kube-fake.py" "$fake" >"$T/fake.log" 2>&1 &
 server=$!
-wait_for 30 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
+wait_for 60 test -s "$fake/pid" || { cat "$T/fake.log" && echo 'Bail out! the API server does not start' && exit 1; }
 export KUBECONFIG=$fake/kubeconfig
 base=https://127.0.0.1:$(cat "$fake/port")
 
@@ -29,9 +29,9 @@ normal() {
         tell faults '[]'
 }
 nothing_left() { [ "$(query 'len(pods) + len(jobs)')" = 0 ]; }
-clear() { wait_for 10 nothing_left || fail "left behind: $(query '[x["metadata"]["name"] for x in pods + jobs]')"; }
-pod() { timeout 60 "$C" pod run --image i "$@"; }
-job() { timeout 60 "$C" job run --image i "$@"; }
+clear() { wait_for 60 nothing_left || fail "left behind: $(query '[x["metadata"]["name"] for x in pods + jobs]')"; }
+pod() { timeout 150 "$C" pod run --image i "$@"; }
+job() { timeout 150 "$C" job run --image i "$@"; }
 
 exit_code_and_log() {
         normal
@@ -93,12 +93,12 @@ ended_by_the_cluster() {
 
 time_is_over() {
         normal
-        status 124 pod --name slow --timeout 1s -c 'echo begun; sleep 30' >out 2>err
-        eq "cofferdam: pod run: pod 'slow' did not finish within 1s" "$(cat err)"
+        status 124 pod --name slow --timeout 4s -c 'echo begun; sleep 30' >out 2>err
+        eq "cofferdam: pod run: pod 'slow' did not finish within 4s" "$(cat err)"
         eq begun "$(cat out)"
         tell set '{"pods": [{"match": "", "stay": "Pending", "unschedulable": "0/1 nodes are available: 1 Insufficient cpu."}]}'
-        status 124 pod --name big --timeout 1500ms -- true >out 2>err
-        has "$(cat err)" "pod 'big' did not finish within 1500ms: SANDBOX_CAPACITY: 0/1 nodes are available"
+        status 124 pod --name big --timeout 2500ms -- true >out 2>err
+        has "$(cat err)" "pod 'big' did not finish within 2500ms: SANDBOX_CAPACITY: 0/1 nodes are available"
         normal
         clear
 }
@@ -131,7 +131,7 @@ what_the_server_refuses() {
         status 125 pod --name p -- true 2>err
         has "$(cat err)" "failed to create pod 'p'"
         eq 1 "$(query 'len(pods)')" 'pods: that of somebody else stays'
-        timeout 20 curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/p" >/dev/null
+        timeout 60 curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/p" >/dev/null
         # a log that cannot be read does not hide how it ended
         tell faults '[{"method": "GET", "path": "/log", "times": 0, "status": 403, "reason": "Forbidden"}]'
         status 4 pod -c 'echo x; exit 4' >out 2>err
@@ -159,7 +159,7 @@ told_to_stop() {
         normal
         "$C" pod run --image i --name s -- sleep 60 >out 2>err &
         pid=$!
-        wait_for 20 eval '[ "$(query "len(pods)")" = 1 ]' || fail 'no pod'
+        wait_for 60 eval '[ "$(query "len(pods)")" = 1 ]' || fail 'no pod'
         kill -TERM "$pid"
         wait "$pid" || rc=$?
         eq 143 "$rc" 'exit code'
@@ -267,20 +267,20 @@ ROWS
 
 a_service_stays() {
         normal
-        status 0 timeout 60 "$C" pod up --image i --name web --lifetime 2h --run-id r -- sleep 60 >out
+        status 0 timeout 150 "$C" pod up --image i --name web --lifetime 2h --run-id r -- sleep 60 >out
         has "$(cat out)" 'web 10.'
         eq Running "$(query 'pods[0]["status"]["phase"]')"
-        eq True "$(query "abs(int(pods[0]['metadata']['annotations']['ironflow.io/expires-at']) - $(date +%s) - 7260) < 60")"
-        status 0 timeout 60 "$C" pod up --image i --name db --lifetime 2h --json -- sleep 60 >out
+        eq True "$(query "abs(int(pods[0]['metadata']['annotations']['ironflow.io/expires-at']) - $(date +%s) - 7260) < 300")"
+        status 0 timeout 150 "$C" pod up --image i --name db --lifetime 2h --json -- sleep 60 >out
         has "$(field ip)" 10.
         for name in web db; do curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/$name?gracePeriodSeconds=0" >/dev/null; done
         clear
         tell set '{"pods": [{"match": "", "stay": "Pending"}]}'
-        { wait_for 20 eval '[ "$(query "len(pods)")" = 1 ]' && tell status '{"ns": "test", "name": "bad", "status": {"phase": "Failed"}}'; } &
-        status 125 timeout 60 "$C" pod up --image i --name bad --lifetime 2h -- sleep 60 >out 2>err
+        { wait_for 60 eval '[ "$(query "len(pods)")" = 1 ]' && tell status '{"ns": "test", "name": "bad", "status": {"phase": "Failed"}}'; } &
+        status 125 timeout 150 "$C" pod up --image i --name bad --lifetime 2h -- sleep 60 >out 2>err
         has "$(cat err)" "pod 'bad' ended before it was ready"
         clear
-        status 124 timeout 60 "$C" pod up --image i --name late --lifetime 2h --timeout 1s -- false >out 2>err
+        status 124 timeout 150 "$C" pod up --image i --name late --lifetime 2h --timeout 1s -- false >out 2>err
         has "$(cat err)" "pod 'late' did not become ready within 1s"
         normal
         clear
@@ -349,7 +349,7 @@ print(json.dumps({"allow": [f"{v} {r}" for o in json.load(open("admin.json")) if
         status 4 job -c 'echo y; exit 4' >out 2>err
         eq y "$(cat out)"
         eq '' "$(cat err)"
-        status 0 timeout 60 "$C" pod up --image i --name web --lifetime 1h -- sleep 60 >out 2>err
+        status 0 timeout 150 "$C" pod up --image i --name web --lifetime 1h -- sleep 60 >out 2>err
         status 0 "$C" env ls >out 2>err
         tell set '{"allow": null}'
         curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE "$base/api/v1/namespaces/test/pods/web?gracePeriodSeconds=0" >/dev/null

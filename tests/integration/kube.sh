@@ -30,14 +30,14 @@ kube_start() {
         kube_pid=$!
         trap 'kube_stop; clean' EXIT
         trap 'echo "Bail out! killed"; kube_stop; clean; exit 143' INT TERM HUP
-        wait_for 20 test -s "$K/port" || { cat "$T/kube.log"; echo 'Bail out! no fake API server'; exit 1; }
+        wait_for 60 test -s "$K/pid" || { cat "$T/kube.log"; echo 'Bail out! no fake API server'; exit 1; }
         KUBE_URL=https://127.0.0.1:$(cat "$K/port")
         export KUBECONFIG=$K/kubeconfig KUBE_URL
         unset KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT HTTPS_PROXY https_proxy NO_PROXY no_proxy
 }
 
-fake() { curl -fsS --max-time 20 --cacert "$K/ca.crt" -X POST -d "${2-{\}}" "$KUBE_URL/fake/$1" >/dev/null; }
-fake_get() { curl -fsS --max-time 20 --cacert "$K/ca.crt" "$KUBE_URL/fake/$1"; }
+fake() { curl -fsS --max-time 60 --cacert "$K/ca.crt" -X POST -d "${2-{\}}" "$KUBE_URL/fake/$1" >/dev/null; }
+fake_get() { curl -fsS --max-time 60 --cacert "$K/ca.crt" "$KUBE_URL/fake/$1"; }
 forget() { seen=$(fake_get log | wc -l); }
 asked() { fake_get log | tail -n "+$((${seen-0} + 1))" | python3 -c "import json, re, sys
 print(sum(1 for q in map(json.loads, sys.stdin) if $1))"; }
@@ -52,6 +52,6 @@ import json, sys
 print(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": sys.argv[1], "labels": {"app": sys.argv[1]}}, "spec": {
     "terminationGracePeriodSeconds": 1, "containers": [{"name": "main", "image": "x", "command": sys.argv[2:]}]}}))
 PY
-        wait_for 10 running "$name"
+        wait_for 60 running "$name"
 }
 running() { drive get pods "$1" 2>/dev/null | grep -qE '"phase":"(Running|Succeeded|Failed)"'; }
