@@ -48,20 +48,33 @@ graphroot = "$E/podman"
 rootless_storage_path = "$E/podman"
 runroot = "$E/podman-run"
 X
-        printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n' >"$E/containers.conf"
+        # its own locks too: those of a user are the same ones for every store, and who finds none of its runs frees all
+        printf '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nlock_type = "file"\ntmp_dir = "%s"\n' "$E/podman-tmp" >"$E/containers.conf"
         # crun of Debian 12 does not do with control groups of both versions at once
         if [ -d /sys/fs/cgroup/unified ] && command -v runc >/dev/null; then echo 'runtime = "runc"' >>"$E/containers.conf"; fi
         import_image podman || fail 'podman import'
 }
 
+# Its containerd gives up where a machine is so busy that it takes 15 seconds: once more, then.
 docker_start() {
+        local pid
+        for _ in 1 2 3; do
+                rm -f "$E/docker.pid"
+                docker_daemon
+                wait_for 100 up_or_over "$pid" || true
+                ! docker version >/dev/null 2>&1 || return 0
+                ! over "$pid" || continue
+                break
+        done
+        tail -n 20 "$E/docker.log"
+        fail 'dockerd does not come up'
+}
+up_or_over() { docker version >/dev/null 2>&1 || over "$1"; }
+docker_daemon() {
         dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" --bridge=none --ip-forward=false \
                 --iptables=false --ip6tables=false --exec-opt native.cgroupdriver=cgroupfs >"$E/docker.log" 2>&1 &
+        pid=$!
         disown
-        wait_for 60 docker version >/dev/null 2>&1 || {
-                tail -n 20 "$E/docker.log"
-                fail 'dockerd does not come up'
-        }
 }
 
 docker_ready() {
@@ -87,6 +100,12 @@ boxed() {
         case "$*" in *--image*) sandbox -d "$engine" "$@" ;; *) sandbox -d "$engine" --image busy:1 "$@" ;; esac
 }
 
+# over PID: it has ended, whoever reaps it
+over() {
+        local comm state session line
+        ! look "$1"
+}
+
 # containers ENGINE: the names of all of ours
 containers() { "$1" ps -a --filter label=app.kubernetes.io/managed-by=cofferdam --format '{{.Names}}'; }
 
@@ -96,14 +115,14 @@ engines_clean() {
                 podman rm -fa -t 0 >/dev/null 2>&1
                 if [ "$(id -u)" != 0 ]; then # files of other users, which a user's podman can remove; then the process that it leaves
                         podman unshare rm -rf "$E/podman" "$E/podman-run" >/dev/null 2>&1
-                        pid=$(cat "$XDG_RUNTIME_DIR/libpod/tmp/pause.pid" 2>/dev/null) && kill "$pid"
+                        pid=$(cat "$E/podman-tmp/pause.pid" 2>/dev/null) && kill "$pid"
                 fi
         fi
         if [ -e "$E/docker.pid" ]; then
                 pid=$(cat "$E/docker.pid")
                 docker ps -aq 2>/dev/null | xargs -r docker rm -f >/dev/null 2>&1
                 kill "$pid"
-                wait_for 15 [ ! -e "/proc/$pid" ]
+                wait_for 60 over "$pid"
         fi
         # the deepest first; a user has made none that is seen here
         [ "$(id -u)" != 0 ] || grep -o " $E/[^ ]*" /proc/self/mounts | sort -r | while read -r place; do umount -l "$place"; done

@@ -84,8 +84,8 @@ makes_terminals() {
 passes_signals() {
         engine_ready "$1"
         boxed "$1" -- sh -c 'trap "echo got; exit 5" TERM; echo ready >ready; while :; do sleep 0.1; done' >out &
-        wait_for 20 test -e ready || fail 'it does not start'
-        pid=$(live_pids "$C run" | head -n 1)
+        wait_for 60 test -e ready || fail 'it does not start'
+        pid=$(live_pids "$C run" | sort -n | head -n 1)
         kill -TERM "$pid"
         status 5 wait $!
         eq got "$(cat out)"
@@ -219,11 +219,11 @@ leaves_nothing_when_killed() {
         engine_ready "$1"
         id=$("$C" start -d "$1" --image busy:1)
         "$C" exec "$id" -- sh -c 'sleep 1000; echo no >no' &
-        wait_for 5 "$C" exec "$id" -- true
+        wait_for 60 "$C" exec "$id" -- true
         # the supervisor: whoever leads the session of pid 1's keeper
         pid=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["supervisor"]["pid"])' "$XDG_STATE_HOME/cofferdam/runs/$id/state.json")
         kill -KILL "$pid"
-        wait_for 10 eval "[ -z \"\$(containers $1)\" ]" || fail "left: $(containers "$1")"
+        wait_for 60 eval "[ -z \"\$(containers $1)\" ]" || fail "left: $(containers "$1")"
         "$C" gc >/dev/null
         "$C" rm "$id" >/dev/null 2>&1 || true
         nothing_left "$1"
@@ -377,7 +377,7 @@ survives_dockerd() { # commands go on without it; what it keeps of the run is sw
         engine_ready docker
         id=$("$C" start -d docker --image busy:1)
         kill -KILL "$(cat "$E/docker.pid")"
-        wait_for 10 [ ! -e "/proc/$(cat "$E/docker.pid")" ]
+        wait_for 60 over "$(cat "$E/docker.pid")"
         eq still "$("$C" exec "$id" -- echo still)"
         timeout 60 "$C" stop "$id" >/dev/null
         "$C" rm "$id" >/dev/null
