@@ -31,7 +31,7 @@ model() {
         python3 "$here/messages-api.py" "$W/api" --tls "$T/cert.pem" "$T/key.pem" "$@" &
         model=$!
         trap end_model EXIT
-        wait_for 10 test -s "$W/api/port" || fail 'no server'
+        wait_for 60 test -s "$W/api/port" || fail 'no server'
         printf 'auth_proxy: {options: "--ca-file %s --upstream https://model.example.org --allow-address 127.0.0.0/8 --route model.example.org=127.0.0.1:%s"}\n' \
                 "$T/cert.pem" "$(cat "$W/api/port")" >"$W/proxy.yaml"
 }

@@ -7,7 +7,7 @@
 refused() {
         local want=$1 text=$2
         shift 2
-        status "$want" timeout -k 5 30 "$C" "$@" >"$T/o" 2>"$T/e"
+        status "$want" timeout -k 5 60 "$C" "$@" >"$T/o" 2>"$T/e"
         head -c 2000 "$T/e"
         eq '' "$(head -c 200 "$T/o")" stdout
         eq 1 "$(wc -l <"$T/e")" 'lines on stderr'
@@ -136,7 +136,7 @@ few_descriptors() {
 }
 no_descriptors() {
         local rc=0
-        (ulimit -n 8; timeout 30 "$C" run -- echo ok) >o 2>e || rc=$?
+        (ulimit -n 8; timeout 60 "$C" run -- echo ok) >o 2>e || rc=$?
         cat o e
         [ "$rc" = 0 ] || { eq 125 "$rc"; eq 1 "$(wc -l <e)" 'lines on stderr'; }
 }
@@ -149,7 +149,7 @@ odd_names() {
 many_rules() {
         local args=() i
         for i in $(seq 5000); do args+=(--hold "x$i"); done
-        timeout 30 "$C" run "${args[@]}" -- true >o 2>e || { eq 2 $?; eq 1 "$(wc -l <e)"; }
+        timeout 60 "$C" run "${args[@]}" -- true >o 2>e || { eq 2 $?; eq 1 "$(wc -l <e)"; }
 }
 
 bad_words_of_options() {

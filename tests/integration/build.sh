@@ -172,7 +172,7 @@ copies_of_killed_builds() {
         chmod +x bin/podman
         PATH=$PWD/bin:$PATH "$C" run -d podman -s spec.yaml -- true >out 2>&1 &
         pid=$!
-        wait_for 20 [ -s engine ]
+        wait_for 60 [ -s engine ]
         "$C" gc
         ls -d "$XDG_STATE_HOME"/cofferdam/build.* >/dev/null || fail 'a copy in use was removed'
         kill -9 "$pid"

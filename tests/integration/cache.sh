@@ -29,21 +29,24 @@ def seen(): # an edit may be of several steps, with nothing there in between
         return False
 assert not seen(), 'before anything happened'
 open('ready', 'w').close()
-end = time.time() + 20
+end = time.time() + 60
+last = began = time.time()
 while not seen():
-    assert time.time() < end, 'never seen'
+    last = began
+    assert last < end, 'never seen'
     time.sleep(0.01)
-print(time.time())
+    began = time.time()
+print(last) # when the last one was asked that did not see it: how long it took to be told is the machine's
 " >"$T/seen" 2>"$T/notices" &
         local inside=$!
-        wait_for 20 test -e ready || fail "$(cat "$T/notices")"
+        wait_for 60 test -e ready || fail "$(cat "$T/notices")"
         sleep 0.3
         (eval "$3")
         local edited
         edited=$(date +%s.%N)
         wait "$inside" || fail "not seen: $3: $(tail -n 3 "$T/notices")"
         # half a second for a machine that is busy
-        awk -v a="$edited" -v b="$(cat "$T/seen")" 'BEGIN { exit !(b - a < 1.5) }' || fail "seen after $(cat "$T/seen") - $edited s"
+        awk -v a="$edited" -v b="$(cat "$T/seen")" 'BEGIN { exit !(b - a < 1.5) }' || fail "not seen at $(cat "$T/seen"), edited at $edited"
 }
 
 content() {
@@ -114,7 +117,7 @@ for i in range(1, 9):
 " <&7 &
         local inside=$!
         for round in 1 2 3 4 5 6 7 8; do
-                wait_for 20 test -e ready$round || fail 'ended early'
+                wait_for 60 test -e ready$round || fail 'ended early'
                 head -c 262144 /dev/zero | tr '\0' b | dd of=f$round conv=notrunc bs=262144 iflag=fullblock status=none
                 echo >&7
         done
@@ -142,7 +145,7 @@ for _ in range(3):
 exclusive() {
         OPTIONS=(-x -n)
         "$@"
-        wait_for 5 grep -q not-alone "$T/notices" || fail 'nothing was told'
+        wait_for 60 grep -q not-alone "$T/notices" || fail 'nothing was told'
 }
 
 server_of() { cut -d' ' -f1 "/proc/$1/task/$1/children"; }
@@ -168,11 +171,11 @@ sys.stdin.readline()
 print(*look())
 " <&7 >"$T/said" 2>"$T/notices" &
         local mount=$!
-        wait_for 20 test -e ready || fail "$(cat "$T/notices")"
+        wait_for 60 test -e ready || fail "$(cat "$T/notices")"
         sleep 2
         kill -STOP "$(server_of "$mount")"
         echo >&7
-        wait_for 5 test -s "$T/said" || asked=1
+        wait_for 60 test -s "$T/said" || asked=1
         kill -CONT "$(server_of "$mount")"
         wait "$mount"
         eq 0 "$asked" 'questions to the server'
@@ -218,6 +221,8 @@ import mmap, os
 m = mmap.mmap(os.open(\"f\", os.O_RDWR), 4096); m[0:1] = b\"b\"; m.close()"'
 }
 
+ready_or_over() { [ -e ready ] || ! kill -0 "$1" 2>/dev/null; }
+
 # More directories than may be watched: said, and an edit in one that is not is seen.
 no_more_marks() {
         mkdir d1 d2 d3 d4
@@ -228,7 +233,7 @@ for i in range(1, 5):
     os.listdir('d%d' % i)
 assert os.stat('d4/f').st_size == 4
 open('ready', 'w').close()
-end = time.time() + 5
+end = time.time() + 60
 while os.stat('d4/f').st_size == 4:
     assert time.time() < end, 'never seen'
     time.sleep(0.01)
@@ -237,12 +242,13 @@ EOF
         unshare -Ur sh -c "echo 3 >/proc/sys/user/max_fanotify_marks || exit 77
 exec '$HELPERS/guard-mount' -x -n '$W' -- python3 '$T/inside.py'" 2>"$T/notices" &
         local inside=$! rc=0
-        if ! wait_for 20 test -e ready; then
+        wait_for 60 ready_or_over "$inside" || true
+        if [ ! -e ready ]; then
                 wait "$inside" || rc=$?
                 [ "$rc" != 77 ] || skip 'no limit of marks for a user namespace here'
                 fail "$(cat "$T/notices")"
         fi
-        wait_for 5 grep -q 'more directories than fs.fanotify.max_user_marks allows' "$T/notices" || fail 'nothing was told'
+        wait_for 60 grep -q 'more directories than fs.fanotify.max_user_marks allows' "$T/notices" || fail 'nothing was told'
         echo more >>d4/f
         wait "$inside"
 }
@@ -275,7 +281,7 @@ run_is_told() {
         echo one >f
         alone -- sh -c 'cat f && touch ready && until grep -q two f; do sleep 0.05; done; cp f g' >"$T/out1" &
         local run=$!
-        wait_for 20 test -e ready || fail 'not started'
+        wait_for 60 test -e ready || fail 'not started'
         echo two >f
         wait "$run"
         eq two "$(cat g)"
@@ -310,7 +316,7 @@ run_is_refused() {
 later_run() {
         alone -- sh -c 'touch ready && until test -e finished; do sleep 0.05; done' &
         local run=$!
-        wait_for 20 test -e ready || fail 'not started'
+        wait_for 60 test -e ready || fail 'not started'
         sandbox -- touch finished
         wait "$run"
         has "$(degraded)" "made 'finished'"
@@ -342,8 +348,8 @@ os.write(f, b'the end')
 os.mkdir('ready')
 time.sleep(100)" &
         local run=$!
-        wait_for 20 test -e ready || fail 'not started'
-        for pid in $(ours); do kill -KILL "$pid"; done
+        wait_for 60 test -e ready || fail 'not started'
+        for pid in $(ours); do kill -KILL "$pid" 2>/dev/null || true; done # some end with another
         wait "$run" || true
         eq 10007 "$(stat -c %s f)"
 }

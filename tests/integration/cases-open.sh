@@ -18,7 +18,7 @@ start_upstream() {
         port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
         "$T/upstream" "$port" >"$T/upstream.log" 2>&1 &
         server=$!
-        wait_for 10 curl -s -o /dev/null --noproxy '*' "http://127.0.0.1:$port/hello" || fail "no upstream: $(cat "$T/upstream.log")"
+        wait_for 60 curl -s -o /dev/null --noproxy '*' "http://127.0.0.1:$port/hello" || fail "no upstream: $(cat "$T/upstream.log")"
         upstream=$port
 }
 

@@ -72,7 +72,7 @@ while True:
 PY
         listener=$!
         background+=" $listener"
-        wait_for 10 test -e "$T/port" || fail 'the listeners do not start'
+        wait_for 60 test -e "$T/port" || fail 'the listeners do not start'
 }
 
 # facts DIR: what classes.py has to know
@@ -219,7 +219,7 @@ PY
         id=$("$C" start --workspace "$W")
         for way in /proc/self/exe ./script ./elf; do
                 rc=0
-                timeout 20 "$C" exec "$id" "$way" --version >out 2>&1 </dev/null || rc=$?
+                timeout 60 "$C" exec "$id" "$way" --version >out 2>&1 </dev/null || rc=$?
                 [ "$rc" = 126 ] || fail "exec $way: $rc: $(cat out)"
         done
         "$C" stop -t 0 "$id" >/dev/null
@@ -240,7 +240,7 @@ own_executable_is_a_copy() {
         fi
         cat >look.py <<'PY'
 import os, time
-end, found = time.monotonic() + 20, None
+end, found = time.monotonic() + 60, None
 open("ready", "w").close()
 while not found and time.monotonic() < end:
     for pid in [p for p in os.listdir("/proc") if p.isdigit() and p not in ("1", str(os.getpid()))]:
@@ -261,11 +261,12 @@ while not found and time.monotonic() < end:
 print(found)
 PY
         if [ "$(id -u)" = 0 ]; then id=$("${wrap[@]}" "$C" start --workspace "$W"); else id=$("$C" start --workspace "$W" --spec "$T/nested.yaml"); fi
-        timeout 60 "$C" exec "$id" python3 look.py </dev/null >out &
-        wait_for 20 test -e ready || fail 'the command does not start'
-        # it lives long enough to be found
-        for _ in 1 2 3 4; do timeout 20 "$C" exec "$id" /proc/self/exe doctor </dev/null >/dev/null 2>&1 || true; done
-        wait %1 || true
+        timeout 90 "$C" exec "$id" python3 look.py </dev/null >out &
+        wait_for 60 test -e ready || fail 'the command does not start'
+        while kill -0 $! 2>/dev/null; do # it lives long enough to be found, if not at once
+                timeout 60 "$C" exec "$id" /proc/self/exe doctor </dev/null >/dev/null 2>&1 || true
+        done
+        wait $! || true
         found=$(cat out)
         "$C" stop -t 0 "$id" >/dev/null
         has "$found" memfd: 'what /proc/self/exe was'
@@ -284,7 +285,7 @@ mount_target_by_a_link() {
                 for way in run start; do
                         rc=0 command=(true)
                         [ "$way" = run ] || command=()
-                        timeout 30 "$C" "$way" --workspace "$W" --mount "type=bind,source=$T/source,target=$W/$target" -- "${command[@]}" \
+                        timeout 60 "$C" "$way" --workspace "$W" --mount "type=bind,source=$T/source,target=$W/$target" -- "${command[@]}" \
                                 >out 2>&1 </dev/null || rc=$?
                         [ "$rc" = 125 ] || fail "$way with the target $target: $rc: $(cat out)"
                 done
@@ -299,10 +300,10 @@ directory_by_a_descriptor() {
         exec 7<"$E"
         id=$("$C" start --workspace "$W")
         for n in 3 5 7 9 12; do
-                status 126 timeout 20 "$C" exec -w "/proc/self/fd/$n" "$id" ls </dev/null >out 2>&1
-                status 126 timeout 20 "$C" exec -w "/proc/1/fd/$n" "$id" ls </dev/null >out 2>&1
+                status 126 timeout 60 "$C" exec -w "/proc/self/fd/$n" "$id" ls </dev/null >out 2>&1
+                status 126 timeout 60 "$C" exec -w "/proc/1/fd/$n" "$id" ls </dev/null >out 2>&1
         done
-        status 126 timeout 20 "$C" exec -w /proc/1/cwd "$id" ls </dev/null >out 2>&1
+        status 126 timeout 60 "$C" exec -w /proc/1/cwd "$id" ls </dev/null >out 2>&1
         "$C" stop -t 0 "$id" >/dev/null
 }
 
@@ -343,7 +344,7 @@ state_planted() {
         for way in run start; do
                 rc=0 command=(true)
                 [ "$way" = run ] || command=()
-                XDG_STATE_HOME=$W/state timeout 30 "$C" "$way" --workspace "$W" -- "${command[@]}" >out 2>&1 </dev/null || rc=$?
+                XDG_STATE_HOME=$W/state timeout 60 "$C" "$way" --workspace "$W" -- "${command[@]}" >out 2>&1 </dev/null || rc=$?
                 [ "$rc" = 125 ] || fail "$way: $rc: $(cat out)"
         done
         eq '' "$(find "$E" -mindepth 1 ! -name secret ! -name .vscode)" 'where the link leads'

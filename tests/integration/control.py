@@ -22,7 +22,7 @@ def message(kind, code=0, flags=0, size=(0, 0, 0)):
     return body + bytes(-len(body) % 4)
 
 
-def connect(seconds=5.0):
+def connect(seconds=60.0):
     s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     s.connect("control")  # blocks while the queue is full: with a timeout it would fail with EAGAIN
     s.settimeout(seconds)
@@ -110,7 +110,7 @@ def lists():
 
 def unread():
     """Asks for more than its socket takes."""
-    s = connect()
+    s = connect(5)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     try:
         for _ in range(2000):
@@ -127,7 +127,7 @@ def flood():
         for second in TYPES:
             if "STOP" in (first, second) or first == "TYPE_COUNT" or second == "TYPE_COUNT":
                 continue
-            s = connect()
+            s = connect(5)
             try:
                 send(s, message(first, size=(1, 0, 4)), [null] * (len(first) % 6))
                 send(s, message(second), [null] * (len(second) % 3))

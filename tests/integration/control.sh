@@ -24,7 +24,7 @@ another_user() {
         eq 700 "$(stat -c %a "$dir")"
         local say='import sys, socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-s.settimeout(5)
+s.settimeout(60)
 try:
     s.connect(sys.argv[1])
     print(len(s.recv(4096)))
@@ -46,7 +46,7 @@ silent_crowd() {
         up
         before=$(fds)
         prlimit --nofile=1024: python3 "$here/control.py" "$dir" crowd "${2-200}" &
-        wait_for 10 test -e crowd || fail 'no crowd'
+        wait_for 60 test -e crowd || fail 'no crowd'
         [ -n "${1-}" ] || alive
         i=$(ticks)
         sleep 1
@@ -55,7 +55,7 @@ silent_crowd() {
         kill %1
         wait %1 || true
         alive
-        wait_for 5 same_fds || fail "$(fds) descriptors, before: $before"
+        wait_for 60 same_fds || fail "$(fds) descriptors, before: $before"
         down
 }
 
@@ -64,9 +64,9 @@ vanish() {
         alive
         before=$(fds)
         python3 "$here/control.py" "$dir" "$@"
-        wait_for 10 no_commands || fail "$(cd_run inspect "$id")"
+        wait_for 60 no_commands || fail "$(cd_run inspect "$id")"
         alive
-        wait_for 5 same_fds || fail "$(fds) descriptors, before: $before: $(ls -l "/proc/$pid/fd")"
+        wait_for 60 same_fds || fail "$(fds) descriptors, before: $before: $(ls -l "/proc/$pid/fd")"
         down
 }
 

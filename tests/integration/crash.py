@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 FAILURES_MAX = 4
 PROGRAM, TOP, COUNT, SEED = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 STATE = os.path.join(os.environ["XDG_STATE_HOME"], "cofferdam")

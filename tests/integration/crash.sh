@@ -15,7 +15,7 @@ random_points() {
 nobody_heard() {
         status 125 "$C" start >/dev/full 2>err
         has "$(cat err)" 'tell the id of the run: No space left on device'
-        wait_for 5 none_of_ours || fail 'it lives on'
+        wait_for 60 none_of_ours || fail 'it lives on'
         eq '' "$(ls -A "$T/state/cofferdam/runs")" 'runs'
 }
 
@@ -45,7 +45,7 @@ after_a_reboot() {
                 id=$("$C" start)
                 "$C" exec "$id" sh -c 'mkdir -p .vscode; echo held >.vscode/tasks.json' </dev/null
                 kill -KILL "$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
-                wait_for 10 none_of_ours
+                wait_for 60 none_of_ours
                 [ "$1" = 0x ] || as "$id" "$1" "${2-}" "${3-}"
                 eq dead "$(status_of "$id")" "with '$row'"
                 eq '' "$("$C" ps -q)"

@@ -59,7 +59,7 @@ state_and_events() {
         has "$(cat "$file")" 'before this'
         fill
         cd_run stop -t 0 "$id" >/dev/null
-        wait_for 5 none_of_ours
+        wait_for 60 none_of_ours
         whole "$file"
         eq "$id" "$(cd_run ps -aq)"
         drain
@@ -68,7 +68,7 @@ state_and_events() {
 runs_end_as_they_end() {
         disk
         "$C" run --keep -- sh -c ': >ready; while [ ! -e go ]; do sleep 0.02; done; exit 7' 2>err &
-        wait_for 10 test -e ready
+        wait_for 60 test -e ready
         fill
         : >go
         status 7 wait $!
@@ -101,8 +101,8 @@ log_is_full() {
         disk
         id=$(cd_run start)
         n=$(cd_run exec -d "$id" sh -c 'seq 1 1000000; : >written' </dev/null)
-        wait_for 30 test -e written || fail 'the command hangs'
-        wait_for 5 lost || fail "$(cd_run events "$id")"
+        wait_for 60 test -e written || fail 'the command hangs'
+        wait_for 60 lost || fail "$(cd_run events "$id")"
         has "$(cd_run logs "$id" "$n" | head -n 2 | xargs)" '1 2'
         rm "$XDG_STATE_HOME/cofferdam/runs/$id/log/$n.out"
         eq ok "$(cd_run exec "$id" echo ok </dev/null)"

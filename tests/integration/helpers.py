@@ -5,6 +5,7 @@ Usage: helpers.py PID NUMBER [ARG...]. Prints the answer, "errno N", "returned N
 import ctypes
 import os
 import sys
+import time
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -23,17 +24,25 @@ def ptrace(what, pid, address=None, data=None):
         sys.exit(f"ptrace {what}: {os.strerror(ctypes.get_errno())}")
 
 
+def stopped_in_a_call(pid, regs):
+    ptrace(ATTACH, pid)
+    os.waitpid(pid, WALL)
+    ptrace(GETREGS, pid, None, ctypes.byref(regs))
+    with open(f"/proc/{pid}/mem", "rb") as mem:
+        mem.seek(regs.rip - 2)
+        return mem.read(2) == b"\x0f\x05"
+
+
 def main():
     pid, nr, args = int(sys.argv[1]), int(sys.argv[2]), [int(a) for a in sys.argv[3:]]
     before, regs = Regs(), Regs()
-    ptrace(ATTACH, pid)
-    os.waitpid(pid, WALL)
-    ptrace(GETREGS, pid, None, ctypes.byref(before))
-    ctypes.pointer(regs)[0] = before
-    with open(f"/proc/{pid}/mem", "rb") as mem:
-        mem.seek(before.rip - 2)
-        if mem.read(2) != b"\x0f\x05":
+    end = time.monotonic() + 30
+    while not stopped_in_a_call(pid, before):
+        ptrace(DETACH, pid)  # it had something to do at that moment
+        if time.monotonic() > end:
             sys.exit("it does not wait in a system call")
+        time.sleep(0.05)
+    ctypes.pointer(regs)[0] = before
     regs.rip, regs.rax, regs.orig_rax = before.rip - 2, nr, ctypes.c_ulonglong(-1).value
     for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), args):
         setattr(regs, name, value & (1 << 64) - 1)

@@ -15,9 +15,9 @@ start_run() {
                 pid[supervisor]=$session
         done
         eq 'fsd init proxy supervisor' "$(printf '%s\n' "${!pid[@]}" | sort | tr '\n' ' ' | sed 's/ $//')" 'processes'
-        wait_for 5 grep -q 'Seccomp:.*2' "/proc/${pid[supervisor]}/status" || fail 'the supervisor is not confined'
+        wait_for 60 grep -q 'Seccomp:.*2' "/proc/${pid[supervisor]}/status" || fail 'the supervisor is not confined'
 }
-end_run() { timeout 30 "$C" rm -f "$id" >/dev/null; }
+end_run() { timeout 60 "$C" rm -f "$id" >/dev/null; }
 status_of() { sed -n "s/^$2:[[:space:]]*//p" "/proc/${pid[$1]}/status"; }
 
 # Red when one of confine_helper(), stage_confine(), confine_supervisor(), guard_confine(), egress_confine() is left out
@@ -47,7 +47,7 @@ given_up() {
 made_by() {
         local who=$1
         shift
-        timeout 20 /usr/bin/python3 "$here/helpers.py" "${pid[$who]}" "$@"
+        timeout 60 /usr/bin/python3 "$here/helpers.py" "${pid[$who]}" "$@"
 }
 
 # Each makes a call that is not in its list. Red when callfilter_load() returns before it loads.
@@ -63,10 +63,10 @@ call_beyond() {
         killed*)
                 event=GUARD_LOST
                 [ "$who" = fsd ] || event=EGRESS_LOST
-                wait_for 10 ended || fail 'the run goes on without it'
+                wait_for 60 ended || fail 'the run goes on without it'
                 has "$("$C" events "$id")" "$event"
                 ;;
-        *) eq works "$(timeout 20 "$C" exec "$id" echo works </dev/null)" 'the run afterwards' ;;
+        *) eq works "$(timeout 60 "$C" exec "$id" echo works </dev/null)" 'the run afterwards' ;;
         esac
         end_run
 }
@@ -77,7 +77,7 @@ is_root() { [ "$(id -u)" = 0 ]; }
 works() {
         is_root || need_command python3
         start_run --workspace-mode staged
-        timeout 30 "$C" exec "$id" sh -c 'mkdir -p d; echo x >d/f; mv d/f d/g; ls d; cat /etc/passwd >/dev/null; ! python3 -c "import socket; socket.create_connection((\"example.com\", 80), 5)" 2>/dev/null' \
+        timeout 60 "$C" exec "$id" sh -c 'mkdir -p d; echo x >d/f; mv d/f d/g; ls d; cat /etc/passwd >/dev/null; ! python3 -c "import socket; socket.create_connection((\"example.com\", 80), 5)" 2>/dev/null' \
                 </dev/null >out || fail "$(cat out)"
         eq g "$(cat out)"
         end_run

@@ -18,6 +18,8 @@ stuck() { # processes that wait for the file server and cannot be killed, by the
 none_stuck() { [ -z "$(stuck)" ]; }
 gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"; }
 
+ready_or_over() { [ -e ws/ready ] || ! kill -0 "$top" 2>/dev/null; }
+
 # hung SCRIPT CMD...: runs CMD SCRIPT with $W/ws/net hung from when `ready` is made on; sets $top (of all), $outer (the
 # stopped server) and $run (CMD)
 hung() {
@@ -30,10 +32,11 @@ hung() {
         "$G" -K "$W/ws/net/deep" -- "$G" -K "$W/ws/net" -- "$@" sh -c "cat net/deep/known; touch ready
                 until [ -e stopped ]; do sleep 0.05; done
                 for i in 1 2 3 4 5 6 7 8 9 10; do (cat net/deep/asked-$$-\$i 2>/dev/null) & done
-                sleep 0.5
+                sleep 1.5
                 $script" >out 2>err &
         top=$!
-        if ! wait_for 20 test -e ws/ready; then
+        wait_for 60 ready_or_over || true
+        if [ ! -e ws/ready ]; then
                 ! grep -q 'guard-mount:.*not permitted' err || skip 'no namespaces in a namespace'
                 fail "not ready: $(cat out err)"
         fi
@@ -47,7 +50,7 @@ hung() {
 answers() {
         kill -CONT "$outer" || true
         wait "$top" || true
-        wait_for 10 none_stuck || fail "still stuck: $(stuck)"
+        wait_for 60 none_stuck || fail "still stuck: $(stuck)"
 }
 trouble() {
         kill -CONT "$outer" || true
@@ -58,8 +61,8 @@ trouble() {
 others_go_on() {
         hung 'echo x >dir/a && mv dir/a dir/b && mkdir dir/c && ls . dir >/dev/null && rm near && echo went-on >went-on; mv dir/c dir/d
                 echo $? >moved; wait' "$G" "$W/ws" --
-        wait_for 5 test -s ws/went-on || trouble 'something else waits too'
-        wait_for 5 test -s ws/moved || trouble 'a directory is moved forever'
+        wait_for 60 test -s ws/went-on || trouble 'something else waits too'
+        wait_for 60 test -s ws/moved || trouble 'a directory is moved forever'
         # a directory cannot get other rules while something below the region may act by the old ones
         eq 1 "$(cat ws/moved)"
         has "$(cat err)" busy
@@ -68,8 +71,8 @@ others_go_on() {
 
 other_regions_go_on() {
         hung "cd '$W/other' && mkdir c && mv c d && echo x >d/e && mv d/e f" "$C" run -w "$W/ws" --mount "type=bind,source=$W/other,target=$W/other" --
-        wait_for 5 test -s other/f || trouble 'another region waits too'
-        wait_for 15 gone "$run" || trouble 'the run does not end'
+        wait_for 60 test -s other/f || trouble 'another region waits too'
+        wait_for 60 gone "$run" || trouble 'the run does not end'
         none_stuck || trouble 'processes of the work are left'
         answers
 }
@@ -78,7 +81,7 @@ other_regions_go_on() {
 ended() {
         local sup fsd pid comm state session line
         hung 'echo x >began; sleep 60' "$C" run -w "$W/ws" --
-        wait_for 5 test -s ws/began || trouble 'something else waits too'
+        wait_for 60 test -s ws/began || trouble 'something else waits too'
         for pid in $(kids "$run"); do look "$pid" && [ "$session" = "$pid" ] && sup=$pid; done
         for pid in $(kids "$sup"); do look "$pid" && [ "$comm" = cofferdam-fsd ] && fsd=$pid; done
         case $1 in
@@ -95,8 +98,8 @@ ended() {
                 sleep 0.3
                 [ "$1" = supervisor ] || kill -TERM "$run" 2>/dev/null || true
         done
-        wait_for 15 gone "$run" || trouble 'the run does not end'
-        [ "$1" = all ] || wait_for 10 none_stuck || trouble 'processes of the work are left'
+        wait_for 60 gone "$run" || trouble 'the run does not end'
+        [ "$1" = all ] || wait_for 60 none_stuck || trouble 'processes of the work are left'
         answers
 }
 

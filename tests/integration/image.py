@@ -164,7 +164,7 @@ class Registry:
         self.process = start([REGISTRY, 'serve', f'{root}.yml'], stdout=self.log, stderr=self.log)
         self.host = f'localhost:{self.port}'
         self.header = {}
-        for _ in range(200):
+        for _ in range(1200):
             try:
                 self.call('GET', '/v2/')
                 break
@@ -177,7 +177,7 @@ class Registry:
     def call(self, method, path, data=None, header=None):
         url = path if '://' in path else f'{"https" if self.tls else "http"}://{self.host}{path}'
         q = urllib.request.Request(url, data=data, method=method, headers={**self.header, **(header or {})})
-        return urllib.request.urlopen(q, context=ssl.create_default_context(cafile=CA) if self.tls else None, timeout=30)
+        return urllib.request.urlopen(q, context=ssl.create_default_context(cafile=CA) if self.tls else None, timeout=60)
 
     def push(self, img, repo, tag=None):
         for digest, b in img.blobs.items():
@@ -439,14 +439,14 @@ def resume():
         self.end_headers()
         self.wfile.write(body[:1 << 20])
         self.wfile.flush()
-        stalled.wait(30)
+        stalled.wait(120)
         self.close_connection = True
     partial = f'{STORE}/partial/{big["digest"][7:]}'
     for damage in False, True:
         stalled.clear()
         Front.how['blob'] = stall
         p = start([C, 'image', 'pull', f'{host}/a:v1'], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        for _ in range(600):
+        for _ in range(1200):
             if os.path.exists(partial) and os.path.getsize(partial) == 1 << 20:
                 break
             time.sleep(0.05)
@@ -662,7 +662,7 @@ def hostile():
     for name, (rows, word) in bad.items():
         b = rows if isinstance(rows, bytes) else tar(*rows)
         text = subprocess.run([C, 'image', 'import', Image([b]).layout(f'bad-{name}'), f'bad:{name}'], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         if name == 'id-huge' and text.returncode == 0 and os.getuid() != 0:
             continue  # ids are not looked at where everything is the caller's
         assert text.returncode == 1, f'{name}: {text}'
@@ -779,7 +779,7 @@ def killed():
         time.sleep(wait)
         p.kill()
         p.wait()
-        for _ in range(100):  # who works for it is killed with it
+        for _ in range(1200):  # who works for it is killed with it
             if subprocess.run([C, 'image', 'gc'], stderr=subprocess.DEVNULL).returncode == 0:
                 break
             time.sleep(0.05)
@@ -874,13 +874,13 @@ def progress():
     """a bar on a terminal, lines elsewhere"""
     host = front()
     Front.upstream.push(Image(layers()), 'a', 'v1')
-    p = subprocess.run(['script', '-qec', f'{C} image pull {host}/a:v1', '/dev/null'], stdout=subprocess.PIPE, timeout=60,
+    p = subprocess.run(['script', '-qec', f'{C} image pull {host}/a:v1', '/dev/null'], stdout=subprocess.PIPE, timeout=120,
                        stdin=subprocess.DEVNULL)
     assert p.returncode == 0 and re.search(rb'\rlayers 2/2 \[=+\] ', p.stdout), p.stdout
     image('rm', f'{host}/a:v1')
-    p = subprocess.run([C, 'image', 'pull', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    p = subprocess.run([C, 'image', 'pull', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
     assert p.stderr.count('pulled\n') == 2 and '\r' not in p.stderr and p.stdout.count('\n') == 1, p
-    p = subprocess.run([C, 'image', 'pull', '-q', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    p = subprocess.run([C, 'image', 'pull', '-q', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
     assert p.stderr == '', p
 
 
@@ -964,7 +964,7 @@ def users_of_image():
         none = {'PATH': '/nosuch'}
         image('import', Image(layers(), config=CONFIG).layout('again'), 't:1', env=none)
         p = subprocess.run([C, 'run', '-w', '.', '--image', 't:1', '--', 'sh', '-c', 'id -u; stat -c %u:%a /app/file; cat /app/file'],
-                           env={**os.environ, **none}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+                           env={**os.environ, **none}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
         assert p.returncode == 0 and p.stdout == f'{uid}\n{uid}:600\napp', p
         has(p.stderr, 'degraded')
 
@@ -980,7 +980,7 @@ def traps_of_image():
         text = tar(member(name, S, link=link))
         have(f'trap-{name}:1', rows=[one, text] if name not in ('tmp', 'root') else [tar(member('bin', D), *[]), one, tar(member('x'), member(name, S, link=link))])
         p = subprocess.run([C, 'run', '-w', '.', '--driver', 'native', *{'home': ['-u', '5'], 'root': ['-u', '0']}.get(name, []), '--image', f'trap-{name}:1', '--', 'sh', '-c',
-                            'echo x >/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+                            'echo x >/dev/null'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
         assert p.returncode == 125, (name, p)
         assert p.stderr.count('\n') == 1, p.stderr
         assert os.listdir(out) == [], name
@@ -1017,7 +1017,7 @@ def started():
     os.chdir('w')
     subprocess.run(['git', 'init', '-q'], check=True)
     have()
-    go = lambda *words: subprocess.run([C, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)  # noqa: E731
+    go = lambda *words: subprocess.run([C, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)  # noqa: E731
     p = go('start', '-w', '.', '--driver', 'native', '--image', 't:1')
     run_id = p.stdout.strip()
     assert p.returncode == 0, p
@@ -1059,10 +1059,10 @@ def same_view(podman):
     ours = json.loads(image('inspect', name))[0]
     assert theirs['Digest'] == ours['digest'] and 'sha256:' + theirs['Id'] == ours['id'], theirs
     assert [f'{x}' for x in theirs['RootFS']['Layers']] == [x['diff_id'] for x in ours['layers']]
-    where = subprocess.run([podman, 'image', 'mount', name], check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout.strip()
+    where = subprocess.run([podman, 'image', 'mount', name], check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout.strip()
     want = subprocess.run([shutil.which('chroot', path='/usr/sbin:/usr/bin'), where, '/bin/sh', '-c', LIST], env={'PATH': '/bin'}, check=True, stdout=subprocess.PIPE,
-                          text=True, timeout=60).stdout
-    subprocess.run([podman, 'image', 'umount', '-a'], check=True, stdout=subprocess.DEVNULL, timeout=60)
+                          text=True, timeout=120).stdout
+    subprocess.run([podman, 'image', 'umount', '-a'], check=True, stdout=subprocess.DEVNULL, timeout=120)
     os.mkdir('w')
     got = run('-w', 'w', '-u', '0', '--workspace-target', '/tmp/w', '--image', name, '--', 'sh', '-c', LIST)
     assert want.count('\n') > 15, want

@@ -42,7 +42,7 @@ lab() {
 
 # podman with a store of its own
 podman_here() {
-        XDG_RUNTIME_DIR=$T/pod/xdg timeout -k 5 60 podman --root "$T/pod/root" --runroot "$T/pod/runroot" --tmpdir "$T/pod/tmp" \
+        XDG_RUNTIME_DIR=$T/pod/xdg timeout -k 5 150 podman --root "$T/pod/root" --runroot "$T/pod/runroot" --tmpdir "$T/pod/tmp" \
                 --events-backend=file --storage-driver=vfs --runtime runc --cgroup-manager=cgroupfs "$@"
 }
 

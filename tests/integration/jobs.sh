@@ -37,7 +37,7 @@ git_flow() {
 
 npm_install() {
         need_command npm
-        timeout 30 npm view is-odd version >/dev/null 2>&1 || skip 'offline: no answer from the npm registry'
+        timeout 60 npm view is-odd version >/dev/null 2>&1 || skip 'offline: no answer from the npm registry'
         local proxy args=() var
         for var in HTTP_PROXY HTTPS_PROXY http_proxy https_proxy NO_PROXY no_proxy NODE_EXTRA_CA_CERTS SSL_CERT_FILE; do
                 [ -z "${!var-}" ] || args+=(-e "$var")
@@ -132,8 +132,8 @@ editor_saves() {
         eq 'ONE TWO three' "$(tr '\n' ' ' <text | sed 's/ $//')"
         eq 'text text.bak' "$(find . -maxdepth 1 -name '*text*' -printf '%f\n' | sort | tr '\n' ' ' | sed 's/ $//')"
         # the other way round: a person edits while the run looks
-        sandbox -- sh -c 'cat text >/dev/null; : >ready; i=0; while ! grep -q edited text && [ $i -lt 100 ]; do sleep 0.1; i=$((i+1)); done; grep -c edited text' >seen &
-        wait_for 20 test -e ready
+        sandbox -- sh -c 'cat text >/dev/null; : >ready; i=0; while ! grep -q edited text && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done; grep -c edited text' >seen &
+        wait_for 60 test -e ready
         sed -i 's/three/edited/' text
         wait
         eq 1 "$(cat seen)" 'an edit of the host is seen inside'
