@@ -49,7 +49,7 @@
 #include "runtime/base/sys.h"
 
 enum {
-        SETUP_TIMEOUT_MS = 10000,
+        SETUP_TIMEOUT_MS = 60000, /* tells stuck from slow: many start at once on a busy host */
         FSD_END_TIMEOUT_MS = 2000,
         ANSWER_TIMEOUT_S = 2,
         INIT_END_TIMEOUT_MS = 500, /* with an answering file server it takes a few */

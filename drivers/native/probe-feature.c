@@ -27,7 +27,7 @@
 #define INIT_EXT_         (1ULL << 30)
 #define INIT_PASSTHROUGH_ (1ULL << 37)
 #define INIT_OVER_URING_  (1ULL << 41)
-enum { NEST_MAX = 40, REPLY_MS = 500, REQUEST_MAX = 8192 };
+enum { NEST_MAX = 40, REPLY_MS = 5000, REQUEST_MAX = 8192 };
 
 void try_time_namespace(const struct probe_host *host, struct probe_result *ret) {
         (void) host;

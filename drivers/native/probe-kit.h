@@ -41,7 +41,7 @@ struct probe_result {
 /** probe_try - does the real thing; fills @ret with result_note() or result_failed() */
 typedef void probe_try(const struct probe_host *host, struct probe_result *ret);
 
-enum { PROBE_CHILD_MS = 2000 }; /* an attempt that takes longer is killed and counts as -ETIMEDOUT */
+enum { PROBE_CHILD_MS = 6000 }; /* an attempt that takes longer is killed and counts as -ETIMEDOUT */
 
 /** probe_host_read() - fill @ret from /proc, /sys and the environment; what cannot be read stays unknown */
 void probe_host_read(const struct ctx *ctx, struct probe_host *ret);

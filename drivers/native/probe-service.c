@@ -31,8 +31,8 @@
 #include "runtime/spec/doc.h"
 
 enum {
-        CLIENT_MS = 1500,
-        ANSWER_MS = 500,
+        CLIENT_MS = 5000,
+        ANSWER_MS = 2000,
         ANSWER_MAX = 256 << 10,
         NS_PER_MS_ = 1000000,
         HTTPS_PORT = 443,
