@@ -27,7 +27,7 @@ joins_a_run() { # ENGINE
         model '[{text: "here"}]'
         task
         id=$(ANTHROPIC_API_KEY=$key "$C" start -d "$1" --image busy:1 --spec "$T/proxy.yaml" --model-auth proxied)
-        status 0 timeout 60 "$C" launch --task "$T/task.json" --run "$id" >out 2>err || fail "$(cat out err)"
+        status 0 timeout 200 "$C" launch --task "$T/task.json" --run "$id" >out 2>err || fail "$(cat out err)"
         out '.output | tostring | contains("here")'
         "$C" stop "$id" >/dev/null
         eq '' "$(containers "$1")" containers

@@ -53,7 +53,7 @@ def answer(query, limit):
     if name == "silent.example" or name.endswith(".silent.example"):
         return None
     if name == "slow.example":
-        time.sleep(0.7)
+        time.sleep(1)
     if name == "flip.example":
         with lock:
             flips[qtype] = flips.get(qtype, 0) + 1
@@ -140,7 +140,7 @@ class Web(socketserver.StreamRequestHandler):
         if path == "/chunks":
             w.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
             w.flush()
-            time.sleep(0.7)
+            time.sleep(2)
             w.write(b"6\r\n world\r\n0\r\n\r\n")
             return True  # stays open: the end is in the chunks
         if path == "/stay":

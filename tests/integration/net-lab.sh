@@ -65,4 +65,4 @@ http { access_log off; client_body_temp_path $T/nginx/t1; proxy_temp_path $T/ngi
 CONF
 serve nginx -c "$T/nginx/conf" -p "$T/nginx" -e "$T/nginx/err" >/dev/null 2>&1
 answers() { [ -s "$T/lab/ready" ] && (exec 3<>/dev/tcp/93.184.216.34/443) 2>/dev/null; }
-wait_for 10 answers || { cat "$T/lab/log" "$T/nginx/err"; echo 'Bail out! no servers'; exit 1; }
+wait_for 60 answers || { cat "$T/lab/log" "$T/nginx/err"; echo 'Bail out! no servers'; exit 1; }

