@@ -66,6 +66,8 @@ static void token(struct jsonc *j) {
 int jsonc_plain(const char *name, char *data, size_t len, struct error *err) {
         struct jsonc j = { .p = data, .end = data + len, .line = 1 };
 
+        if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) /* editors put it there */
+                memset(data, ' ', 3);
         while (j.p < j.end) {
                 const unsigned line = j.line;
 

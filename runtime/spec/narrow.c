@@ -20,6 +20,7 @@ static const char *const denied[] = {
         "RUBYOPT",       "JAVA_TOOL_OPTIONS",
         "SSL_CERT_*",    "COFFERDAM_*",
         "ITERION_*",     "NODE_EXTRA_CA_CERTS",
+        "BUILDKIT_*", /* as an argument of a build: who reads the Dockerfile */
 };
 /* who commits, and no more of git */
 static const char *const identity[] = { "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME",

@@ -140,6 +140,9 @@ static bool builds(const struct spec *spec) {
 static int unset_build(struct spec *spec, enum spec_tier tier) {
         int r = 0;
 
+        for (size_t i = spec->build.n_args; i-- > 0;) /* the list may be of several */
+                if (spec->build.args[i].tier == tier)
+                        list_remove(spec, key_find(SECTION_BUILD, "args"), i);
         for (size_t i = 0; r == 0 && i < ARRAY_SIZE(build_keys); i++)
                 if (tier_of(spec, SECTION_BUILD, build_keys[i]) == tier)
                         r = unset(spec, key_find(SECTION_BUILD, build_keys[i]));

@@ -89,6 +89,8 @@ static void jsonc_plain_leaves_json(void **state) {
                 { "\"open", "\"open" },
                 { "\"open\\", "\"open\\" },
                 { "//", "  " },
+                { "\xef\xbb\xbf{}", "   {}" },
+                { "{}\xef\xbb\xbf", "{}\xef\xbb\xbf" },
                 { "", "" },
         };
         struct error err = { 0 };
@@ -297,6 +299,7 @@ static void narrow_env_denied_follows_the_list(void **state) {
                                            "OPENAI_API_KEY",
                                            "SSL_CERT_FILE",
                                            "NODE_EXTRA_CA_CERTS",
+                                           "BUILDKIT_SYNTAX",
                                            "COFFERDAM_MODE",
                                            "ITERION_HOME",
                                            "PYTHONSTARTUP",
@@ -471,6 +474,28 @@ static void repository_yields_to_everyone(void **state) {
         assert_string_equal(env->user, "5:5");
 }
 
+/* whose Dockerfile is not looked at, and who has the network; red without the items in unset_build() */
+static void repository_adds_nothing_to_a_build_of_others(void **state) {
+        CLEANUP(tree_deinit) struct tree t;
+        AUTO_SPEC struct spec *mixed = NULL, *own = NULL;
+
+        (void) state;
+        tree_init(&t);
+        put(&t, ".cofferdam.yaml",
+            "build: {context: sub, target: t, args: {BASE: evil.example/x, WHO: repo, BUILDKIT_SYNTAX: "
+            "evil.example/f}}\n");
+        mixed = settled(&t, TIER_WORKFLOW, "build: {context: /elsewhere, args: {WHO: workflow}}\n");
+        assert_string_equal(mixed->build.context, "/elsewhere");
+        assert_null(mixed->build.target);
+        assert_int_equal(mixed->build.n_args, 1);
+        assert_string_equal(mixed->build.args[0].name, "WHO");
+        assert_string_equal(mixed->build.args[0].value, "workflow");
+        own = settled(&t, TIER_WORKFLOW, "{}");
+        assert_int_equal(own->build.n_args, 2); /* who reads the Dockerfile is nobody's to say there */
+        assert_string_equal(own->build.args[0].name, "BASE");
+        assert_non_null(strstr(reason_of(own, "build.args.BUILDKIT_SYNTAX"), "orders"));
+}
+
 static void repository_own_file_wins_over_devcontainer(void **state) {
         CLEANUP(tree_deinit) struct tree t;
         AUTO_SPEC struct spec *spec = NULL;
@@ -599,6 +624,7 @@ int main(void) {
                 cmocka_unit_test(repository_image_is_no_file),
                 cmocka_unit_test(repository_refusals_are_bounded),
                 cmocka_unit_test(repository_yields_to_everyone),
+                cmocka_unit_test(repository_adds_nothing_to_a_build_of_others),
                 cmocka_unit_test(repository_own_file_wins_over_devcontainer),
                 cmocka_unit_test(repository_unusable_file_is_named),
                 cmocka_unit_test(repository_stays_in_its_workspace),
