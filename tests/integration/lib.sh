@@ -70,7 +70,7 @@ helper_pids() {
                 if ! look "${dir#/proc/}" || [[ $comm != cofferdam-* ]]; then continue; fi
                 exe=$(readlink "$dir/exe") || exe=
                 if [ -n "$exe" ]; then
-                        [[ $exe == "$C"* ]] || continue
+                        [[ $exe == "$C"* || $exe == "$T/libexec/"* ]] || continue
                 elif look "$session"; then
                         [[ $line == *"$C"* ]] || continue
                 elif [ -n "${1-}" ]; then
