@@ -102,8 +102,9 @@ struct start_request {
                            inside; -1:  nobody wants one, as when own_loopback() says no */
         const struct file_secret *secrets;
         size_t n_secrets;
-        const char *const *env; /* "NAME=value" of the run's tokens, NULL-terminated, for drivers whose
-                                   sandbox others execute in; NULL: none */
+        const char *const *env; /* "NAME=value" of the run's tokens, for drivers whose sandbox others execute
+                                   in; never a credential itself, which comes with each command */
+        size_t n_env;
         int keep_fds[5]; /* descriptors that helper processes must not hold (control sockets): closed in them
                           */
         size_t n_keep_fds;

@@ -343,7 +343,8 @@ static int kubernetes_start(const struct driver_plan *plan, const struct start_r
                                         .copied = &plan->copied,
                                         .names = &plan->names,
                                         .run_id = req->run_id,
-                                        .env = req->env },
+                                        .env = req->env,
+                                        .n_env = req->n_env },
                                 .life = { .sock = -1 },
                                 .serve = { .sock = -1 },
                                 .skipped = json_array() };

@@ -46,18 +46,16 @@ static json_t *objects_of(const struct kube_plan *plan) {
 }
 
 /* The tokens of the run are the pod's variables, for whoever executes something in it. */
-static int add_env(json_t *pod, const char *const *env) {
+static int add_env(json_t *pod, const char *const *env, size_t n_env) {
         json_t *container = json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
         json_t *list = json_object_get(container, "env");
 
-        if (!env || !env[0])
-                return 0;
         if (!list && json_object_set_new(container, "env", json_array()) == 0)
                 list = json_object_get(container, "env");
-        for (; *env; env++) {
-                const size_t n = strcspn(*env, "=");
-                json_t *row =
-                        json_pack("{s:s%,s:s}", "name", *env, n, "value", (*env)[n] ? *env + n + 1 : "");
+        for (size_t i = 0; i < n_env; i++) {
+                const size_t n = strcspn(env[i], "=");
+                json_t *row = json_pack("{s:s%,s:s}", "name", env[i], n, "value",
+                                        env[i][n] ? env[i] + n + 1 : "");
 
                 if (json_array_append_new(list, row) < 0)
                         return -ENOMEM;
@@ -89,7 +87,7 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
         char id[64];
 
         (void) snprintf(id, sizeof(id), "COFFERDAM_RUN_ID=%s", of->run_id ? of->run_id : "");
-        if (!pod || add_env(pod, of->env) < 0 || add_env(pod, (const char *const[]){ id, NULL }) < 0)
+        if (!pod || add_env(pod, of->env, of->n_env) < 0 || add_env(pod, (const char *const[]){ id }, 1) < 0)
                 return NULL;
         order = json_pack(
                 "{s:o,s:O,s:s,s:s,s:I,s:I,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s,s:b,s:o*,s:I,s:b,s:I}",

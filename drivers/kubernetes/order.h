@@ -21,7 +21,7 @@ void kube_names_make(struct kube_names *ret);
 /**
  * order_of_run() - everything that is made for the run, dated now
  * @run_id: NULL: only to check the specification
- * @env: "NAME=value" for every command of the pod, tokens; NULL: none
+ * @env, @n_env: "NAME=value" for every command of the pod, tokens: whoever may read pods reads them
  * Return: 0 and @ret (new reference), -EINVAL, -ENOTSUP, -ENOMEM.
  */
 struct kube_run_order {
@@ -31,6 +31,7 @@ struct kube_run_order {
         const struct kube_names *names;
         const char *run_id;
         const char *const *env;
+        size_t n_env;
 };
 int order_of_run(const struct kube_run_order *of, json_t **ret, struct error *err)
         __attribute__((warn_unused_result));

@@ -634,6 +634,7 @@ static int start(struct supervisor *s, struct error *err) {
                 .run_fd = args->dir->fd,
                 .relay_sock = args->tokens->sock,
                 .env = args->tokens->env,
+                .n_env = args->tokens->n_opaque,
                 .keep_fds = { args->client_fd, s->stdio[0], s->stdio[1], s->stdio[2], args->tokens->sock },
                 .n_keep_fds = 5,
                 .secrets = args->secrets->files,

@@ -33,6 +33,7 @@ static int take_env(struct tokens *tokens) {
         tokens->env = calloc(n + 1, sizeof(*tokens->env));
         for (size_t i = 0; tokens->env && i < n; i++)
                 tokens->env[i] = json_string_value(json_array_get(env, i));
+        tokens->n_opaque = tokens->env ? n : 0;
         return tokens->env ? 0 : -ENOMEM;
 }
 
@@ -107,11 +108,9 @@ void tokens_deinit(struct tokens *tokens) {
 }
 
 int tokens_add_env(struct tokens *tokens, char *const *env, size_t n) {
-        size_t have = 0;
+        const size_t have = tokens->n_opaque;
         const char **more;
 
-        while (tokens->env && tokens->env[have])
-                have++;
         more = reallocarray(tokens->env, have + n + 1, sizeof(*more));
         if (!more)
                 return -ENOMEM;

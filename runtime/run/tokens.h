@@ -17,6 +17,7 @@ struct tokens {
         pid_t keeper;     /* a child of the process that called tokens_start(), 0: none */
         json_t *said;     /* of keeper_main(), owned */
         const char **env; /* "NAME=value", NULL-terminated; owned vector of borrowed strings */
+        size_t n_opaque;  /* the first of them: tokens; behind those the values themselves (tokens_add_env()) */
 };
 #define TOKENS_INIT \
         { .sock = -1 }
@@ -42,7 +43,8 @@ int tokens_start(const struct tokens_order *order, struct tokens *ret, const cha
 void tokens_deinit(struct tokens *tokens);
 #define AUTO_TOKENS __attribute__((cleanup(tokens_deinit)))
 
-/** tokens_add_env() - @n variables more for every command; borrowed. Return: 0, -ENOMEM. */
+/** tokens_add_env() - @n variables more for every command, credentials themselves, once; borrowed. Return: 0,
+ * -ENOMEM. */
 int tokens_add_env(struct tokens *tokens, char *const *env, size_t n) __attribute__((warn_unused_result));
 
 /** tokens_forbid() - the first of @env ("NAME=value", NULL-terminated) that may not come beside them; NULL:
