@@ -79,6 +79,8 @@ struct sandbox_callbacks {
                      const char *reason); /* the sandbox is unusable: stop it */
         /* an event of cofferdam-events(7) of the driver's own; consumes @data; also called by stop() */
         void (*event)(void *arg, const char *type, json_t *data);
+        /* what came of a refresh_file() that goes on: NULL, or why it failed */
+        void (*refreshed)(void *arg, uint32_t id, const char *why);
         void (*left)(
                 void *arg); /* called by stop(): something of the run is left, and reap() has to end it */
 };
@@ -91,6 +93,7 @@ struct file_secret {
         const char *path; /* where a link leads to it; absolute, NULL: nowhere */
         int fd;           /* a file in memory that holds it */
         size_t len;
+        uint32_t id; /* refresh_file(): for refreshed() */
 };
 
 /** struct start_request - what start() gets besides the plan; borrowed */
@@ -196,7 +199,8 @@ struct driver_ops {
                            struct error *err);
 
         /** refresh_file() - replace the content of a secret that start() made a file of: who reads it has the
-         * old or the new one, whole. NULL: the driver makes no such files. Return: 0, -ENOSPC, -errno. */
+         * old or the new one, whole. NULL: the driver makes no such files. Return: 0, -EINPROGRESS
+         * (refreshed() tells, unless the run ends first), -ENOSPC, -errno. */
         int (*refresh_file)(struct sandbox *sandbox, const struct file_secret *secret, struct error *err);
 
         /** poll() - fill @fds (room for SANDBOX_POLL_MAX) with what the loop waits for. Return: count. */

@@ -35,6 +35,7 @@ static const struct command commands[] = {
         { "life", "the process of a run", command_life },
         { "serve", "the process that starts the commands of a run", command_serve },
         { "exec", "the process of a command", command_exec },
+        { "secret", "replace a secret of a run", command_secret },
         { "refresh", "replace a file of a run's workspace", command_refresh },
         { "reap", "delete what has expired", command_reap },
         { "release", "delete what a run or an owner has made", command_release },

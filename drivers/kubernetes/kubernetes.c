@@ -304,8 +304,8 @@ static int wait_ready(struct sandbox *sb, int owner_fd, struct trace *trace, str
 static int start_life(struct sandbox *sb, const struct start_request *req, struct error *err) {
         const struct copied *copied = &sb->plan->copied;
         AUTO_JSON json_t *order = NULL;
-        AUTO_FD int order_file = -1, lower = -1;
-        int fds[4];
+        AUTO_FD int order_file = -1, lower = -1, secrets = -1;
+        int fds[5];
         int r;
 
         r = order_of_run(&sb->of, &order, err);
@@ -314,13 +314,16 @@ static int start_life(struct sandbox *sb, const struct start_request *req, struc
         order_file = order_fd(order);
         if (order_file < 0)
                 return error_set(err, order_file, "order of the run: %s", strerror(-order_file));
+        if (sb->of.n_secrets > 0 && (secrets = order_values_fd(&sb->of, err)) < 0)
+                return secrets;
         lower = open_beneath(copied->pin.fd, ".", O_RDONLY | O_DIRECTORY, 0);
         if (lower < 0)
                 return error_set(err, lower, "workspace '%s': %s", ESC(copied->pin.path), strerror(-lower));
         fds[1] = order_file;
         fds[2] = copied->comes_back ? req->upper_fd : -1;
         fds[3] = lower;
-        r = helper_start(&sb->life, sb->plan->ctx, "life", fds, 4, err);
+        fds[4] = secrets;
+        r = helper_start(&sb->life, sb->plan->ctx, "life", fds, 5, err);
         return r < 0 ? r : helper_start(&sb->serve, sb->plan->ctx, "serve", fds, 1, err);
 }
 
@@ -344,7 +347,9 @@ static int kubernetes_start(const struct driver_plan *plan, const struct start_r
                                         .names = &plan->names,
                                         .run_id = req->run_id,
                                         .env = req->env,
-                                        .n_env = req->n_env },
+                                        .n_env = req->n_env,
+                                        .secrets = req->secrets,
+                                        .n_secrets = req->n_secrets },
                                 .life = { .sock = -1 },
                                 .serve = { .sock = -1 },
                                 .skipped = json_array() };
@@ -434,6 +439,17 @@ static int kubernetes_signal(struct sandbox *sb, uint32_t id, int sig, bool grou
         return fdpass_send(sb->serve.sock, &order, sizeof(order), NULL, 0);
 }
 
+/* The kubelet brings it in when it looks at its pods the next time: within a minute or two. */
+static int kubernetes_refresh(struct sandbox *sb, const struct file_secret *secret, struct error *err) {
+        const struct serve_order order = { .op = SERVE_SECRET, .id = secret->id, .stdio = { 1 } };
+        AUTO_JSON json_t *which = order_of_secret(&sb->of, secret->name);
+        AUTO_FD int file = order_fd(which);
+        int r = file < 0 ? file
+                         : fdpass_send(sb->serve.sock, &order, sizeof(order), (int[]){ file, secret->fd }, 2);
+
+        return r < 0 ? error_set(err, r, "replace it: %s", strerror(-r)) : -EINPROGRESS;
+}
+
 static size_t kubernetes_poll(struct sandbox *sb, struct pollfd *fds) {
         fds[0] = (struct pollfd){ .fd = sb->life.sock, .events = POLLIN };
         fds[1] = (struct pollfd){ .fd = sb->serve.sock, .events = POLLIN };
@@ -469,6 +485,10 @@ static void on_serve(struct sandbox *sb) {
                 return;
         }
         reply.text[sizeof(reply.text) - 1] = '\0';
+        if (reply.op == SERVE_SECRET) {
+                sb->callbacks->refreshed(sb->arg, reply.id, reply.error ? reply.text : NULL);
+                return;
+        }
         if (!reply.ended) {
                 sb->callbacks->exec_started(sb->arg, reply.id, reply.pid, n ? fd : -1);
                 return;
@@ -618,6 +638,7 @@ const struct driver_ops driver_kubernetes = {
         .reap = kubernetes_reap,
         .exec = kubernetes_exec,
         .signal = kubernetes_signal,
+        .refresh_file = kubernetes_refresh,
         .poll = kubernetes_poll,
         .dispatch = kubernetes_dispatch,
         .stop = kubernetes_stop,

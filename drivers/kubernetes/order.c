@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/sendfile.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
-enum { PREVIOUS_MS = 60000, JSON_STRING_MAX = 1 << 20 };
+enum { PREVIOUS_MS = 60000, JSON_STRING_MAX = 1 << 20, SECRET_SUM_MAX = 1 << 20 };
 
 void kube_names_make(struct kube_names *ret) {
         struct timespec now = { 0 };
@@ -54,13 +55,29 @@ static int add_env(json_t *pod, const char *const *env, size_t n_env) {
                 list = json_object_get(container, "env");
         for (size_t i = 0; i < n_env; i++) {
                 const size_t n = strcspn(env[i], "=");
-                json_t *row = json_pack("{s:s%,s:s}", "name", env[i], n, "value",
-                                        env[i][n] ? env[i] + n + 1 : "");
+                json_t *row =
+                        json_pack("{s:s%,s:s}", "name", env[i], n, "value", env[i][n] ? env[i] + n + 1 : "");
 
                 if (json_array_append_new(list, row) < 0)
                         return -ENOMEM;
         }
         return 0;
+}
+
+/* The Secret of the run's files, without them: they go another way, and into no JSON here. */
+static int add_secret(json_t *order, const struct kube_run_order *of, const struct kube_plan *plan) {
+        AUTO_JSON json_t *secret = kube_data(plan, "Secret", plan->run_secret, NULL, 0);
+        AUTO_JSON json_t *files = json_array();
+        int bad = !secret || !files || json_object_del(secret, "stringData") < 0;
+
+        for (size_t i = 0; i < of->n_secrets; i++)
+                bad |= json_array_append_new(files, json_pack("{s:s,s:I,s:s*}", "name", of->secrets[i].name,
+                                                              "len", (json_int_t) of->secrets[i].len, "path",
+                                                              of->secrets[i].path)) < 0;
+        return bad || json_object_set(order, "secret", secret) < 0 ||
+                               json_object_set(order, "secret_files", files) < 0
+                       ? -ENOMEM
+                       : 0;
 }
 
 /* Labels of an earlier attempt of the same step, and how messages call it. */
@@ -101,7 +118,8 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
                 of->copied->rules ? rules_to_json(of->copied->rules) : NULL, "bytes_max",
                 (json_int_t) of->spec->limits.disk, "comes_back", of->copied->comes_back, "copy_ms",
                 (json_int_t) k->copy_timeout_ms);
-        if (!order || (of->run_id && add_previous(order, plan) < 0))
+        if (!order || (of->run_id && add_previous(order, plan) < 0) ||
+            (of->n_secrets > 0 && add_secret(order, of, plan) < 0))
                 return NULL;
         if (again && (json_object_set_new(order, "extend_claim", json_string(plan->environment.claim)) < 0 ||
                       json_object_set_new(order, "extend_patch", kube_claim_extend(plan)) < 0))
@@ -146,6 +164,38 @@ json_t *order_of_command(const struct kube_run_order *of, const struct exec_requ
                          k->kubeconfig, "ns", k->ns, "pod", of->names->pod, "container", "claude-code", "key",
                          key, "tty", req->tty, "argv", strings(req->argv), "env", strings(req->env), "cwd",
                          req->cwd ? req->cwd : of->copied->target);
+}
+
+json_t *order_of_secret(const struct kube_run_order *of, const char *name) {
+        const struct spec_kubernetes *k = &of->spec->kubernetes;
+        char secret[KUBE_UNIQUE_LEN + 16];
+
+        (void) snprintf(secret, sizeof(secret), KUBE_RUN_SECRET, of->names->pod);
+        return json_pack("{s:s*,s:s*,s:s*,s:s,s:s}", "context", k->context, "file", k->kubeconfig, "ns",
+                         k->ns, "secret", secret, "key", name);
+}
+
+int order_values_fd(const struct kube_run_order *of, struct error *err) {
+        AUTO_FD int fd = memfd_create("secrets", MFD_CLOEXEC);
+        size_t sum = 0;
+
+        if (fd < 0)
+                return error_set(err, -errno, "secrets: %s", strerror(errno));
+        for (size_t i = 0; i < of->n_secrets; i++) {
+                off_t from = 0;
+
+                sum += of->secrets[i].len;
+                if (sum > SECRET_SUM_MAX)
+                        return error_set(
+                                err, -E2BIG,
+                                "secrets: more than 1 MiB together, which is what a Secret of a cluster "
+                                "holds: leave some out");
+                while ((size_t) from < of->secrets[i].len)
+                        if (sendfile(fd, of->secrets[i].fd, &from, of->secrets[i].len - (size_t) from) <= 0)
+                                return error_set(err, -EIO, "secrets: copy '%s': %s", of->secrets[i].name,
+                                                 strerror(errno));
+        }
+        return TAKE_FD(fd);
 }
 
 int order_fd(const json_t *order) {

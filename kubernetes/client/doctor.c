@@ -93,6 +93,7 @@ static const struct right {
         { "list", "", "configmaps", "", NULL },
         { "delete", "", "configmaps", "", NULL },
         { "create", "", "secrets", "", "secrets of a run" },
+        { "patch", "", "secrets", "", "secrets of a run" },
         { "delete", "", "secrets", "", "secrets of a run" },
         { "create", "", "persistentvolumeclaims", "", "environments" },
         { "get", "", "persistentvolumeclaims", "", "environments" },

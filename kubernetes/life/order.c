@@ -32,14 +32,15 @@ int order_read(int fd, struct order *ret, struct error *err) {
         if (!json ||
             json_unpack_ex(json, &why, 0,
                            "{s?s,s?s,s?s,s?s,s?s,s:o,s:o,s:s,s:s,s?s,s?o,s?s,s?s,s?s,s?s,s:I,s?I,s?I,s?I,s?s,"
-                           "s?b,s?b,s?o,s?I}",
+                           "s?b,s?b,s?o,s?I,s?o,s?o}",
                            "context", &o.context, "file", &o.file, "ns", &o.ns, "managed_by", &o.managed_by,
                            "domain", &o.domain, "objects", &o.objects, "pod", &o.pod, "pod_name", &o.pod_name,
                            "container", &o.container, "extend_claim", &o.extend_claim, "extend_patch",
                            &o.extend_patch, "owner_name", &o.owner_name, "owner_uid", &o.owner_uid,
                            "previous", &o.previous, "what", &o.what, "now_s", &now, "previous_ms", &previous,
                            "ready_ms", &ready, "copy_ms", &copy, "workspace", &o.workspace, "same_path",
-                           &same, "comes_back", &back, "rules", &o.rules, "bytes_max", &bytes) < 0)
+                           &same, "comes_back", &back, "rules", &o.rules, "bytes_max", &bytes, "secret",
+                           &o.secret, "secret_files", &o.secret_files) < 0)
                 return error_set(err, -EINVAL, "order: %s", why.text);
         o.now_s = now;
         o.previous_ms = previous > 0 ? (uint64_t) previous : 60000;
@@ -85,6 +86,8 @@ int order_date(struct order *order, int64_t now_s) {
                 if (r == 0)
                         r = date_object(json_object_get(row, "object"), key, by);
         }
+        if (r == 0 && order->secret)
+                r = date_object(order->secret, key, by);
         if (r == 0 && order->extend_patch)
                 r = date_object(order->extend_patch, key, by);
         if (r == 0)

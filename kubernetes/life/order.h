@@ -19,6 +19,8 @@ struct order {
         json_t *objects; /* [{"kind":"Secret","object":{..}}] to be made before the pod, in order */
         json_t *pod;     /* the Pod */
         const char *pod_name, *container;
+        json_t *secret;           /* the Secret of the run's files, without them; NULL: none */
+        json_t *secret_files;     /* [{"name","len","path"?}], see secret.h */
         const char *extend_claim; /* environment that is used again; NULL: none */
         json_t *extend_patch;
         const char *owner_name, *owner_uid; /* NULL: none */

@@ -2,7 +2,7 @@
  * DOC: theory of operation
  *
  * check the owner -> end an earlier attempt of the step -> date everything -> extend or make the claim,
- * Secrets, policy -> pod -> wait until it runs -> copy the workspace. What was made is remembered, and a
+ * policy -> pod -> its Secret -> wait until it runs -> copy the workspace. What was made is remembered, and a
  * failure ends it in reverse. Then the pod is watched: its end is the end of the run. At the order to stop
  * the workspace comes back, and everything is deleted in reverse.
  *
@@ -27,6 +27,7 @@
 #include "kubernetes/command.h"
 #include "kubernetes/life/copy.h"
 #include "kubernetes/life/order.h"
+#include "kubernetes/life/secret.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
@@ -200,6 +201,18 @@ static int make_objects(struct run *run, struct error *err) {
         return 0;
 }
 
+/* Behind the pod, whose it is. */
+static int make_secret(struct run *run, struct error *err) {
+        AUTO_JSON json_t *made = NULL;
+        int r;
+
+        if (!run->order.secret)
+                return 0;
+        r = secret_make(run->kube, run->order.ns, run->order.secret, run->order.secret_files, RUN_SECRETS,
+                        run->order.pod_name, run->uid, &made, err);
+        return r < 0 ? r : remember(run, KUBE_SECRET, made, err);
+}
+
 /* The environment that is used again: it is there, ours and alive; its time begins anew. */
 static int extend_claim(struct run *run, struct error *err) {
         const struct order *o = &run->order;
@@ -346,11 +359,15 @@ static int start(struct run *run, struct error *err) {
         run->uid = strdup(meta(made, "uid"));
         if (!run->uid)
                 return error_set(err, -ENOMEM, "out of memory");
-        r = wait_ready(run, &ready, err);
+        r = make_secret(run, err);
+        if (r == 0)
+                r = wait_ready(run, &ready, err);
         if (r < 0)
                 return r;
         phase("running");
-        r = copy_workspace(run, err);
+        r = secret_link(&run->pod, run->order.secret_files, err);
+        if (r == 0)
+                r = copy_workspace(run, err);
         if (r < 0)
                 return r != -ECANCELED && is_over(run, &v) ? broken(run, &v, err) : r;
         phase("copied");
@@ -490,6 +507,9 @@ static int name_namespace(struct run *run) {
         bad |= json_object_set_new(json_object_get(run->order.pod, "metadata"), "namespace", json_string(ns));
         json_array_foreach(run->order.objects, i, row) bad |= json_object_set_new(
                 json_object_get(json_object_get(row, "object"), "metadata"), "namespace", json_string(ns));
+        if (run->order.secret)
+                bad |= json_object_set_new(json_object_get(run->order.secret, "metadata"), "namespace",
+                                           json_string(ns));
         return bad ? -ENOMEM : 0;
 }
 

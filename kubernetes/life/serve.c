@@ -19,7 +19,7 @@
 
 /** struct child - one command */
 struct child {
-        uint32_t id; /* 0: free */
+        uint32_t op, id; /* @id 0: free */
         pid_t pid;
         int result_fd, signal_fd; /* owned */
         int master_fd;            /* of its terminal until it is handed over, owned; -1 */
@@ -35,16 +35,18 @@ static void reply(const struct serve_reply *r, int fd) {
         (void) !fdpass_send(RUN_SOCK, r, sizeof(*r), &fd, fd >= 0 ? 1 : 0);
 }
 
-static void refuse(uint32_t id, int error, const char *text) {
-        struct serve_reply r = { .id = id, .ended = 1, .exit_code = 125, .error = error };
+static void refuse(const struct serve_order *order, int error, const char *text) {
+        struct serve_reply r = {
+                .op = order->op, .id = order->id, .ended = 1, .exit_code = 125, .error = error
+        };
 
         (void) snprintf(r.text, sizeof(r.text), "%s: %s", text, strerror(error));
         reply(&r, -1);
 }
 
 /* In the child: @fds become 0 to 5. */
-static int become(const int fds[6], bool tty, const char *const *env) {
-        const char *const argv[] = { "cofferdam-kubernetes", "exec", NULL };
+static int become(const char *word, const int fds[6], bool tty, const char *const *env) {
+        const char *const argv[] = { "cofferdam-kubernetes", word, NULL };
         int high[6];
 
         (void) setsid();
@@ -90,6 +92,7 @@ static int spawn(struct serve *s, struct child *child, const struct serve_order 
                  const int stdio[3]) {
         AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
         AUTO_FD int result_r = -1, result_w = -1, signal_r = -1, signal_w = -1, master = -1, slave = -1;
+        const char *word = order->op == SERVE_SECRET ? "secret" : "exec";
         int pair[2], fds[6];
         pid_t pid;
 
@@ -115,11 +118,13 @@ static int spawn(struct serve *s, struct child *child, const struct serve_order 
         if (pid < 0)
                 return -errno;
         if (pid == 0) {
-                const struct exec_report report = { .ended = true, .error = become(fds, order->tty, s->env) };
+                const struct exec_report report = { .ended = true,
+                                                    .error = become(word, fds, order->tty, s->env) };
 
                 _exit(write(result_w, &report, sizeof(report)) > 0 ? 1 : 2);
         }
-        *child = (struct child){ .id = order->id,
+        *child = (struct child){ .op = order->op,
+                                 .id = order->id,
                                  .pid = pid,
                                  .result_fd = TAKE_FD(result_r),
                                  .signal_fd = TAKE_FD(signal_w),
@@ -137,19 +142,19 @@ static void on_exec(struct serve *s, const struct serve_order *order, const int 
                 if (order->stdio[i] && k < n)
                         stdio[i] = fds[k++];
         if (n == 0 || !child) {
-                refuse(order->id, n == 0 ? EPROTO : EAGAIN, "start the command");
+                refuse(order, n == 0 ? EPROTO : EAGAIN, "start the command");
                 return;
         }
         r = spawn(s, child, order, fds[0], stdio);
         if (r < 0)
-                refuse(order->id, -r, "start the command");
+                refuse(order, -r, "start the command");
 }
 
 static void on_signal(struct serve *s, const struct serve_order *order) {
         const struct exec_signal sig = { order->signal, order->group };
 
         for (size_t i = 0; i < SERVE_COMMANDS_MAX; i++)
-                if (s->children[i].id == order->id)
+                if (s->children[i].op == SERVE_EXEC && s->children[i].id == order->id)
                         (void) !write(s->children[i].signal_fd, &sig, sizeof(sig));
 }
 
@@ -164,7 +169,7 @@ static bool on_message(struct serve *s) {
                 return true;
         if (r < 0)
                 return false;
-        if (len == sizeof(order) && order.id != 0 && order.op == SERVE_EXEC)
+        if (len == sizeof(order) && order.id != 0 && (order.op == SERVE_EXEC || order.op == SERVE_SECRET))
                 on_exec(s, &order, fds, n);
         else if (len == sizeof(order) && order.id != 0 && order.op == SERVE_SIGNAL)
                 on_signal(s, &order);
@@ -174,7 +179,8 @@ static bool on_message(struct serve *s) {
 }
 
 static void child_end(struct child *child, const struct exec_report *report) {
-        struct serve_reply r = { .id = child->id,
+        struct serve_reply r = { .op = child->op,
+                                 .id = child->id,
                                  .ended = 1,
                                  .pid = child->pid,
                                  .exit_code = report->error ? 125 : report->exit_code,

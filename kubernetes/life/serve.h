@@ -9,10 +9,10 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 
-enum serve_op { SERVE_EXEC, SERVE_SIGNAL, SERVE_OP_COUNT };
+enum serve_op { SERVE_EXEC, SERVE_SIGNAL, SERVE_SECRET, SERVE_OP_COUNT };
 
-/** struct serve_order - to it. SERVE_EXEC comes with descriptors: the order of exec.h, then those of @stdio
- */
+/** struct serve_order - to it. SERVE_EXEC comes with descriptors: the order of exec.h, then those of @stdio;
+ * SERVE_SECRET with {"context","file","ns","secret","key"}, and the new value as stdin */
 struct serve_order {
         uint32_t op; /* enum serve_op */
         uint32_t id;
@@ -24,6 +24,7 @@ struct serve_order {
 
 /** struct serve_reply - from it: the command runs (with the master of its terminal), or has ended */
 struct serve_reply {
+        uint32_t op; /* of the order */
         uint32_t id;
         uint32_t ended;
         int32_t pid; /* of the process here that stands for it */
@@ -32,4 +33,4 @@ struct serve_reply {
         char text[512];
 };
 
-enum { SERVE_COMMANDS_MAX = 64 };
+enum { SERVE_COMMANDS_MAX = 80 };

@@ -16,6 +16,7 @@
 #include "kubernetes/manifest/names.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
+#include "runtime/spec/spec.h"
 
 void kube_plan_init(struct kube_plan *plan) {
         *plan = (struct kube_plan){
@@ -275,6 +276,12 @@ static int check_secret_env(const struct kube_plan *p, struct error *err) {
                         if (strcmp(s->name, p->secret_env[j].name) == 0)
                                 return error_set(err, -EINVAL, "variable '%s' is given twice", ESC(s->name));
         }
+        /* the kubelet mounts the token below /var/run/secrets, which images have as /run/secrets */
+        if (p->run_secret && (p->service_account || (!p->sandboxed && p->automount_token != KUBE_FALSE)))
+                return error_set(err, -EINVAL,
+                                 "secrets: files in " SECRET_DIR
+                                 " are where the token of a service account is: use 'as: env', or %s",
+                                 p->service_account ? "leave service_account out" : "a sandboxed pod");
         if (!p->credentials_secret != !p->credentials_key ||
             (p->credentials_secret &&
              (!kube_name_valid(p->credentials_secret) || !kube_data_key_valid(p->credentials_key))))
@@ -315,7 +322,7 @@ static size_t fixed_mounts(const struct kube_plan *p, struct mounted ret[static 
 
 /* The seed's list, for whatever a caller mounts. */
 static bool is_reserved(const struct kube_plan *p, const char *path) {
-        if (kube_path_same(path, "/"))
+        if (kube_path_same(path, "/") || (p->run_secret && kube_path_below(path, SECRET_DIR)))
                 return true;
         if (p->component != KUBE_RUNNER)
                 return p->sandboxed && kube_path_same(path, KUBE_TMP);

@@ -22,6 +22,7 @@
 #define KUBE_PROFILES         "/etc/ironflow/claude-profile"
 #define KUBE_STDIN_DIR        "/run/ironflow" /* with the file "stdin" of pod run */
 #define KUBE_CREDENTIALS_ENV  "IRONFLOW_CLAUDE_CREDENTIALS"
+#define KUBE_RUN_SECRET       "%s-secrets" /* with the pod's name */
 #define KUBE_DEFAULT_DOMAIN   "ironflow.io"
 #define KUBE_DEFAULT_MANAGER  "ironflow"
 #define KUBE_LABEL_MANAGED_BY "app.kubernetes.io/managed-by"
@@ -183,7 +184,9 @@ struct kube_plan {
         const struct kube_profile *profiles;
         size_t n_profiles;
         const char *managed_settings; /* ConfigMap with managed-settings.json; NULL: the image's */
-        const char *sessions_claim;   /* claim for ~/.claude/projects; sandboxed only; NULL: none */
+        const char *run_secret; /* Secret of the run, which is made when the pod is there and goes with it,
+                                   for the files of SECRET_DIR; NULL: none */
+        const char *sessions_claim; /* claim for ~/.claude/projects; sandboxed only; NULL: none */
         struct kube_environment environment;
 
         /* --- where --- */

@@ -248,6 +248,46 @@ static int read_secrets(struct kube_plan *p, const struct spec *spec, struct err
         return r < 0 ? error_set(err, r, "kubernetes.credentials_secret: want SECRET/KEY") : 0;
 }
 
+static bool is_in(const char *path, const char *top) {
+        return kube_path_below(path, top) && !kube_path_same(path, top);
+}
+
+/* Where a link can be made: what is writable in the pod, and not the workspace, which comes back. */
+static bool is_for_links(const struct kube_plan *p, const char *path) {
+        bool is = is_in(path, KUBE_HOME) || is_in(path, KUBE_TMP);
+
+        for (size_t i = 0; i < p->n_volumes; i++)
+                is = is || (p->volumes[i].kind == KUBE_VOL_SCRATCH && is_in(path, p->volumes[i].target));
+        return is && !kube_path_has_dots(path) && !(p->workspace && kube_path_below(path, p->workspace));
+}
+
+/* Secrets that are files: all of them in one Secret of the run's own. */
+static int read_run_secret(struct kube_plan *p, const struct spec *spec, struct error *err) {
+        AUTO_BUF struct buf name = { 0 };
+
+        for (size_t i = 0; i < spec->n_secrets; i++) {
+                const struct spec_secret *secret = &spec->secrets[i];
+
+                if (!secret_is(secret, "file"))
+                        continue;
+                if (!kube_data_key_valid(secret->name))
+                        return error_set(err, -EINVAL, "secrets[%zu]: '%s' cannot be a key of a Secret", i,
+                                         ESC(secret->name));
+                if (secret->path && !is_for_links(p, secret->path))
+                        return error_set(
+                                err, -EINVAL,
+                                "secrets[%zu].path: '%s' is in no volume of the pod: choose one in " KUBE_HOME
+                                " or " KUBE_TMP ", or leave it out: it is " SECRET_DIR "/%s",
+                                i, ESC(secret->path), secret->name);
+                if (p->run_secret)
+                        continue;
+                if (buf_fmt(&name, KUBE_RUN_SECRET, p->name) < 0 ||
+                    !(p->run_secret = kube_plan_dup(p, buf_cstr(&name))))
+                        return no_memory(err);
+        }
+        return 0;
+}
+
 /* A file system in memory becomes a volume; what would be of this host cannot be in a pod. */
 static int read_mount(struct kube_plan *p, const struct spec_mount *mount, size_t i, struct kube_volume *ret,
                       struct error *err) {
@@ -412,6 +452,8 @@ static int read_lists(struct kube_plan *p, const struct spec *spec, const struct
                 r = read_secrets(p, spec, err);
         if (r == 0)
                 r = read_volumes(p, spec, err);
+        if (r == 0)
+                r = read_run_secret(p, spec, err);
         return r == 0 ? read_profiles(p, spec, err) : r;
 }
 

@@ -13,6 +13,7 @@
 #include "kubernetes/manifest/manifest.h"
 #include "kubernetes/manifest/names.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/spec/spec.h"
 
 enum { NAME_LEN = 64, SECRET_MODE = 0400 };
 
@@ -198,6 +199,13 @@ static void add_settings(struct make *m, json_t *volumes, json_t *mounts) {
         }
 }
 
+/* The kubelet waits for the Secret: it is made behind the pod, whose it is. */
+static void add_run_secret(struct make *m, json_t *volumes, json_t *mounts) {
+        add_volume(m, volumes, "ironflow-run-secrets", "secret",
+                   json_pack("{s:s, s:i}", "secretName", m->plan->run_secret, "defaultMode", SECRET_MODE));
+        add_mount(m, mounts, "ironflow-run-secrets", SECRET_DIR, NULL, true);
+}
+
 static void add_stdin(struct make *m, json_t *volumes, json_t *mounts) {
         char key[KUBE_KEY_LEN], field[KUBE_KEY_LEN + 32];
 
@@ -238,6 +246,8 @@ json_t *make_volumes(struct make *m, json_t *mounts) {
                 add_empty(m, volumes, mounts, "ironflow-workspace", p->workspace, p->workspace_size);
         add_listed(m, volumes, mounts);
         add_settings(m, volumes, mounts);
+        if (p->run_secret)
+                add_run_secret(m, volumes, mounts);
         if (p->stdin_data)
                 add_stdin(m, volumes, mounts);
         return volumes;

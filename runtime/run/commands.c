@@ -52,7 +52,7 @@ struct slot *commands_adopt(struct supervisor *s, int fd, enum client_state stat
         for (size_t i = 0; i < SLOTS_MAX; i++) {
                 struct slot *slot = &s->slots[i];
 
-                if (slot->state != CLIENT_FREE || slot->id != 0 || is_talking(slot))
+                if (slot->state != CLIENT_FREE || slot->id != 0 || slot->refresh != 0 || is_talking(slot))
                         continue;
                 output_close(&slot->out);
                 *slot = slot_init;
@@ -387,9 +387,13 @@ static int take_value(int fd, size_t *ret_len, struct error *err) {
         return 0;
 }
 
-static int refresh_secret(struct supervisor *s, const char *name, int fd, struct error *err) {
+static void refreshed(struct supervisor *s, const char *name) {
+        events_emit(&s->record.events, "secret_refreshed", json_pack("{s:s}", "name", name));
+}
+
+static int refresh_secret(struct supervisor *s, const char *name, int fd, uint32_t id, struct error *err) {
         const struct spec *spec = s->args->spec;
-        struct file_secret value = { .name = name, .fd = fd };
+        struct file_secret value = { .name = name, .fd = fd, .id = id };
         int r;
 
         for (size_t i = 0; i < spec->n_secrets; i++) {
@@ -399,7 +403,7 @@ static int refresh_secret(struct supervisor *s, const char *name, int fd, struct
                 if (r == 0)
                         r = s->args->driver->refresh_file(s->sandbox, &value, err);
                 if (r == 0)
-                        events_emit(&s->record.events, "secret_refreshed", json_pack("{s:s}", "name", name));
+                        refreshed(s, name);
                 return r;
         }
         return error_set(err, -ENOENT, "it has no secret '%s' that is a file", ESC(name));
@@ -409,17 +413,48 @@ static void on_secret(struct supervisor *s, struct slot *slot, const struct run_
                       size_t n) {
         struct run_msg done = { .type = RUN_MSG_EXIT };
         struct error err = { 0 };
+        int r;
 
         if (n != 1) {
                 leave(slot);
                 return;
         }
-        if (refresh_secret(s, msg->text, fds[0], &err) < 0) {
+        r = refresh_secret(s, msg->text, fds[0], ++s->last_refresh, &err);
+        if (r == -EINPROGRESS) {
+                slot->state = CLIENT_SECRET;
+                slot->refresh = s->last_refresh;
+                (void) snprintf(slot->name, sizeof(slot->name), "%.64s", msg->text);
+                return;
+        }
+        if (r < 0) {
                 tell_error(s, slot, "SPEC_INVALID", err.msg);
                 return;
         }
         tell(s, slot, &done, -1);
         leave(slot);
+}
+
+/* A client that is gone meanwhile has left its number: what happened is an event all the same. */
+void commands_refreshed(struct supervisor *s, uint32_t id, const char *why) {
+        struct run_msg done = { .type = RUN_MSG_EXIT };
+
+        for (size_t i = 0; i < SLOTS_MAX; i++) {
+                struct slot *slot = &s->slots[i];
+
+                if (slot->refresh != id)
+                        continue;
+                slot->refresh = 0;
+                if (!why)
+                        refreshed(s, slot->name);
+                if (slot->state != CLIENT_SECRET)
+                        continue;
+                if (why)
+                        tell_error(s, slot, "SPEC_INVALID", why);
+                else {
+                        tell(s, slot, &done, -1);
+                        leave(slot);
+                }
+        }
 }
 
 static void on_event(struct supervisor *s, struct slot *slot, const struct run_msg *msg, const int *fds,

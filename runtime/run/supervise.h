@@ -20,13 +20,14 @@ enum { COMMANDS_MAX = 64, SLOTS_MAX = 80, EXIT_AROUND = 125, EXIT_OVERTIME = 124
 
 /** enum client_state - what the other side of a slot is */
 enum client_state {
-        CLIENT_FREE, /* nobody, no command */
-        CLIENT_NEW,  /* has said nothing yet */
-        CLIENT_EXEC, /* waits for its command; the command may outlive it */
-        CLIENT_STOP, /* waits for the end of the run */
-        CLIENT_NET,  /* waits for the network to have its rules */
-        CLIENT_TELL, /* has events to write */
-        CLIENT_OWNER /* its end is the end of the run; its command is the run's */
+        CLIENT_FREE,   /* nobody, no command */
+        CLIENT_NEW,    /* has said nothing yet */
+        CLIENT_EXEC,   /* waits for its command; the command may outlive it */
+        CLIENT_STOP,   /* waits for the end of the run */
+        CLIENT_NET,    /* waits for the network to have its rules */
+        CLIENT_SECRET, /* waits for its secret to be replaced */
+        CLIENT_TELL,   /* has events to write */
+        CLIENT_OWNER   /* its end is the end of the run; its command is the run's */
 };
 
 /** struct slot - a client, or a command, or both */
@@ -37,7 +38,8 @@ struct slot {
         pid_t pid;   /* as the sandbox counts; 0: not started yet */
         uint64_t since_ns;
         struct output out; /* of a detached command */
-        char name[64];     /* argv[0] */
+        uint32_t refresh;  /* of refreshed(); 0: none */
+        char name[72];     /* argv[0]; of a secret */
 };
 
 /** struct supervisor - one run */
@@ -47,6 +49,7 @@ struct supervisor {
         struct slot slots[SLOTS_MAX];
         struct slot *owner;      /* NULL: the run lives on without one */
         uint32_t last_id;        /* of commands */
+        uint32_t last_refresh;   /* of secrets */
         uint32_t post_create_id; /* while it runs; 0: it does not */
         int stdio[3];            /* the caller's, for the first commands, owned; -1: none */
         int listen_fd;           /* control socket, -1: none */
@@ -110,6 +113,10 @@ enum { COMMANDS_POLL_MAX = SLOTS_MAX * (1 + OUTPUT_STREAMS) + 1 };
 size_t commands_poll(const struct supervisor *s, struct pollfd *fds);
 /** commands_dispatch() - handle what poll(2) reported in the same @fds */
 void commands_dispatch(struct supervisor *s, const struct pollfd *fds);
+
+/** commands_refreshed() - the secret of the client with the number @id was replaced. @why: it was not; NULL:
+ * it was */
+void commands_refreshed(struct supervisor *s, uint32_t id, const char *why);
 
 /** commands_network_changed() - tell the client that waits for it. @why: it was refused; NULL: it is done */
 void commands_network_changed(struct supervisor *s, const char *why);

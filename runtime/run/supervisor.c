@@ -612,6 +612,10 @@ static void revoke_tokens(struct supervisor *s) {
                 trace_step(&s->trace, "revoke");
 }
 
+static void on_refreshed(void *arg, uint32_t id, const char *why) {
+        commands_refreshed(arg, id, why);
+}
+
 static const struct sandbox_callbacks callbacks = {
         .seeded = on_seeded,
         .exec_started = on_exec_started,
@@ -620,6 +624,7 @@ static const struct sandbox_callbacks callbacks = {
         .network = on_network,
         .lost = on_lost,
         .event = on_event,
+        .refreshed = on_refreshed,
         .left = on_left,
 };
 

@@ -17,7 +17,8 @@ struct tokens {
         pid_t keeper;     /* a child of the process that called tokens_start(), 0: none */
         json_t *said;     /* of keeper_main(), owned */
         const char **env; /* "NAME=value", NULL-terminated; owned vector of borrowed strings */
-        size_t n_opaque;  /* the first of them: tokens; behind those the values themselves (tokens_add_env()) */
+        size_t n_opaque;  /* the first of them: tokens; behind those the values themselves (tokens_add_env())
+                           */
 };
 #define TOKENS_INIT \
         { .sock = -1 }

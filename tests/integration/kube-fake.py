@@ -16,7 +16,8 @@ What it does of a cluster
 - A kubelet: a pod becomes Pending, then Running and Ready; its first container's command really runs, as a process
   here, in DIR/pods/NS_NAME (its directory of work; HOME is there too). In command, args, env and exec, mount paths of
   the pod's volumes are replaced by directories below it: /workspace/x becomes DIR/pods/NS_NAME/workspace/x. Secret and
-  ConfigMap volumes are filled at start, env and secretKeyRef are set. It ends Succeeded or Failed with its exit code,
+  ConfigMap volumes are filled at start, env and secretKeyRef are set; it waits for Secrets that are not there, and
+  brings in what changes in them. It ends Succeeded or Failed with its exit code,
   or by activeDeadlineSeconds.
 - A Job makes its pod and ends with it. A claim is Bound at once.
 - exec over WebSocket (v5 and v4) really runs commands, with a terminal if asked for; log with follow.
@@ -48,6 +49,7 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
 Settings
   delete_seconds 0.05    a pod stays Terminating so long (at most its grace period); "slow deletion": 5
   start_seconds 0.05     from created to Running
+  secret_seconds 0.05    until a volume has what changed in its Secret
   exec_protocols         ["v5.channel.k8s.io", "v4.channel.k8s.io"]; what is not there is refused with 403, empty
   tokens                 {"admin-token": "admin"}: token -> user
   deny                   ["VERB RESOURCE[/SUB]", ...], * for any: 403 and not allowed in reviews
@@ -90,7 +92,7 @@ import uuid
 
 DIR = os.path.abspath(sys.argv[1])
 SETTINGS = {
-    "delete_seconds": 0.05, "start_seconds": 0.05, "exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"],
+    "delete_seconds": 0.05, "start_seconds": 0.05, "secret_seconds": 0.05, "exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"],
     "tokens": {"admin-token": "admin"}, "deny": [], "allow": None, "pods": [], "version": "v1.31.0", "net": "",
 }
 KINDS = {
@@ -140,6 +142,11 @@ def record(kind, resource, obj):
     obj["metadata"]["resourceVersion"] = str(state["version"])
     history.append((state["version"], resource, kind, copy.deepcopy(obj)))
     CHANGED.notify_all()
+    if resource == "secrets" and kind == "MODIFIED":
+        for container in containers.values():
+            timer = threading.Timer(SETTINGS["secret_seconds"], container.refresh, [obj["metadata"]["name"]])
+            timer.daemon = True
+            timer.start()
 
 
 def not_found(resource, name):
@@ -352,6 +359,7 @@ class Container(threading.Thread):
                 for item in items:
                     if item["key"] in data:
                         with open(f"{place}/{item['path']}", "wb") as f:
+                            os.fchmod(f.fileno(), source.get("defaultMode", 0o644))
                             f.write(data[item["key"]])
             for item in (volume.get("downwardAPI") or {}).get("items", []):
                 field = item["fieldRef"]["fieldPath"]
@@ -360,6 +368,31 @@ class Container(threading.Thread):
                     field.removeprefix("metadata."), "")
                 with open(f"{place}/{item['path']}", "w", encoding="utf-8") as f:
                     f.write(value)
+
+    def secret_volumes(self):
+        """(directory, Secret's name, mode) of each"""
+        spec = self.pod()["spec"]
+        volumes = {v["name"]: v["secret"] for v in spec.get("volumes", []) if "secret" in v}
+        return [(self.root + m["mountPath"], volumes[m["name"]]["secretName"], volumes[m["name"]].get("defaultMode", 0o644))
+                for m in spec["containers"][0].get("volumeMounts", []) if m["name"] in volumes]
+
+    def wait_for_secrets(self):
+        """as the kubelet: no container starts before they are there"""
+        with LOCK:
+            while self.pod() and any(("secrets", self.ns, name) not in objects for _, name, _ in self.secret_volumes()):
+                CHANGED.wait(1)
+
+    def refresh(self, name):
+        with LOCK:
+            secret = objects.get(("secrets", self.ns, name))
+            if not secret or not self.pod():
+                return
+            for place, which, mode in self.secret_volumes():
+                for key, value in secret.get("data", {}).items() if which == name and os.path.isdir(place) else ():
+                    with open(f"{place}/..new", "wb") as f:
+                        os.fchmod(f.fileno(), mode)
+                        f.write(base64.b64decode(value))
+                    os.rename(f"{place}/..new", f"{place}/{key}")
 
     def environment(self):
         env = {"PATH": f"{DIR}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": self.root,
@@ -411,6 +444,10 @@ class Container(threading.Thread):
         if rule.get("stay") == "Pending" or rule.get("unschedulable"):
             self.deadline()
             return
+        self.wait_for_secrets()
+        with LOCK:
+            if not self.pod():
+                return
         self.fill()
         with LOCK:
             state["ip"] += 1

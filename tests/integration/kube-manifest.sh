@@ -145,6 +145,31 @@ image: i\nworkspace: {target: /w}\nmounts: ["type=bind,source=/etc,target=/e"]\n
 ROWS
 }
 
+# what comes with each command, or lies in the Secret, is in no object that is printed
+files_of_a_run() {
+        export DEPLOY_KEY=hunter2-key PASSWORD=hunter2-word
+        manifest "$golden/secrets.yaml" >out
+        lacks "$(cat out)" hunter2
+        lacks "$(cat out)" PASSWORD
+        while IFS='|' read -r rest want; do
+                { cat "$golden/secrets.yaml" && printf '%b' "$rest"; } >bad.yaml
+                status 1 manifest bad.yaml >out 2>err
+                eq 1 "$(wc -l <err)" "$(cat err)"
+                has "$(cat err)" "$want"
+        done <<'ROWS'
+  - {name: ..A, from: {env: DEPLOY_KEY}, as: file}\n|secrets[3]: '..A' cannot be a key of a Secret
+  - {name: A, from: {env: DEPLOY_KEY}, as: file, path: /etc/a}\n|secrets[3].path: '/etc/a' is in no volume of the pod
+  - {name: A, from: {env: DEPLOY_KEY}, as: file, path: /tmp}\n|'/tmp' is in no volume of the pod
+  - {name: A, from: {env: DEPLOY_KEY}, as: file, path: /workspace/a}\n|'/workspace/a' is in no volume of the pod
+kubernetes: {service_account: a}\n|use 'as: env', or leave service_account out
+kubernetes: {sandboxed: false}\n|use 'as: env', or a sandboxed pod
+kubernetes: {volumes: ["type=secret,source=a,target=/run/secrets/a"]}\n|reserved path '/run/secrets/a'
+mounts: ["type=tmpfs,target=/run/secrets"]\n|/run/secrets
+ROWS
+        sed 's|/home/claude/.ssh|/cache|; $a mounts: ["type=tmpfs,target=/cache"]' "$golden/secrets.yaml" >good.yaml
+        manifest good.yaml >out
+}
+
 # The script in front of the command, with the paths of this test in place of the pod's. A ConfigMap volume has its keys as
 # links into ..data; only those are copied, and the credentials last.
 start_script_copies_profiles() {
@@ -186,7 +211,7 @@ for file in "$golden"/*.yaml; do
         t "$name is as its file" is_golden "$name"
         t "$name in YAML is $name in JSON" json_is_yaml "$name"
 done
-for name in minimal full relaxed environment resumed; do t "$name fits PodSecurity restricted" is_restricted "$name"; done
+for name in minimal full relaxed environment resumed secrets; do t "$name fits PodSecurity restricted" is_restricted "$name"; done
 t 'the checker of PodSecurity refuses bad pods' checker_refuses_bad_pods
 t 'everything fits the schemas, without an unknown field' fits_schema
 t 'images/kubernetes has what is printed' images_are_what_is_printed
@@ -194,5 +219,6 @@ t 'the rights of the worker are narrow' rights_are_narrow
 t 'mistakes are said by their key' mistakes_are_said
 t 'secrets in clear text are refused' plain_secrets_are_refused
 t 'what no pod can be' what_no_pod_is
+t 'files of a run: one Secret of its own, and no value in what is printed' files_of_a_run
 t 'the start script copies profiles, then credentials' start_script_copies_profiles
 finish
