@@ -192,7 +192,7 @@ static int fetch_one(const struct fetch *f, size_t index, struct slot *slot, str
                         r = download_checked(&d, reg, err);
                 if (r == 0)
                         r = unpack(f, index, slot, fd, err);
-                if (r == 0 || r == -EBADMSG)
+                if (r == 0 || r == -EBADMSG || r == -ENOSPC || r == -EDQUOT) /* the room is given back */
                         (void) unlinkat(partial, blob->digest + HEX_AT, 0);
         }
         (void) unlinkat(partial, lock_name, 0);

@@ -14,7 +14,10 @@
 enum { SIZE_TEXT = 32, HEX_AT = 7 };
 
 int image_complain(const struct error *err) {
-        log_error("image: %s", err->msg);
+        const bool full = err->code == -ENOSPC || err->code == -EDQUOT;
+
+        log_error("image: %s%s", err->msg,
+                  full ? ": make room, 'cofferdam image gc' may help, or set XDG_STATE_HOME" : "");
         return CODE_FAILED;
 }
 

@@ -467,6 +467,56 @@ def resume():
     assert not layer_dirs()
 
 
+def expired():
+    """a token that is worth one answer, and layers that come in parts; red without: the second look at a challenge"""
+    host = front()
+    img = Image([tar(member('noise', R, os.urandom(3 << 20)))], [None])
+    Front.upstream.push(img, 'a', 'v1')
+    lock, good, asked, ranges = threading.Lock(), set(), [], []
+
+    class Tokens(Quiet):
+        def do_GET(self):
+            from urllib.parse import urlparse, parse_qs
+            with lock:
+                asked.append(parse_qs(urlparse(self.path).query))
+                name = f't{len(asked)}'
+                good.add(f'Bearer {name}')
+            self.answer(200, json.dumps({'access_token': name, 'expires_in': 1}).encode())
+    tokens = serve(Tokens)
+
+    class Strict(Front):
+        def do_GET(self):
+            said = self.headers.get('Authorization')
+            with lock:
+                if said not in good:
+                    return self.answer(401, WWW_Authenticate=f'Bearer realm="http://127.0.0.1:{tokens}/token?x=1",service="s p",'
+                                       f'scope="repository:a:pull",error="invalid_token"')
+                good.discard(said)
+            body = self.upstream.call('GET', self.path, header={'Accept': self.headers.get('Accept') or '*/*'}).read()
+            asked_for = self.headers.get('Range')
+            at = int(re.match(r'bytes=(\d+)-', asked_for).group(1)) if asked_for else 0
+            if '/blobs/' in self.path:
+                ranges.append(at)
+            self.send_response(206 if asked_for else 200)
+            if asked_for:
+                self.send_header('Content-Range', f'bytes {at}-{len(body) - 1}/{len(body)}')
+            self.send_header('Content-Length', str(len(body) - at))
+            self.end_headers()
+            self.wfile.write(body[at:at + (1 << 20)])
+            self.close_connection = len(body) - at > 1 << 20
+    strict = f'127.0.0.1:{serve(Strict)}'
+    assert image('pull', f'{strict}/a:v1') == img.digest
+    assert ranges == [0, 0, 1 << 20, 2 << 20, 3 << 20], ranges
+    assert len(asked) == 6 and all(q == {'x': ['1'], 'service': ['s p'], 'scope': ['repository:a:pull']} for q in asked), asked
+    # and one that takes no token ends
+    good_before = len(asked)
+    class Never(Front):
+        def do_GET(self):
+            self.answer(401, WWW_Authenticate=f'Bearer realm="http://127.0.0.1:{tokens}/token"')
+    has(image('pull', f'127.0.0.1:{serve(Never)}/a:v1', want=1), 'not allowed without a login')
+    assert len(asked) == good_before + 1, asked
+
+
 def corrupted():
     """red without: the digest before unpacking, of a manifest asked for by digest, of the configuration, the diff_id"""
     host = front()
@@ -691,9 +741,12 @@ def hostile():
         'closed': ([member('d', D, mode=0), member('d/x', R, b'1', 0)], {}),
         'aufs': ([member('.wh..wh.plnk', D), member('f', R, b'1')], {'f': b'1'}), 'empty': ([], {}),
         'newline': ([member('a\nb', R, b'1')], {'a\nb': b'1'}),
+        'bytes': (tar(member('caf\udce9', R, b'1'), fmt=tarfile.GNU_FORMAT), {'caf\udce9': b'1'}),
+        'bytes-pax': ([big_pax('x', 'hdrcharset', 'BINARY'), member('x' * 90 + '\udcff' * 30, R, b'1')], {'x' * 90 + '\udcff' * 30: b'1'}),
+        'gnu-long': (tar(member('n' * 200 + '/' + 'm' * 200, R, b'1'), fmt=tarfile.GNU_FORMAT), {'n' * 200 + '/' + 'm' * 200: b'1'}),
     }
     for name, (rows, files) in fine.items():
-        image('import', Image([tar(*rows)]).layout(f'fine-{name}'), f'fine:{name}')
+        image('import', Image([rows if isinstance(rows, bytes) else tar(*rows)]).layout(f'fine-{name}'), f'fine:{name}')
         root = json.loads(image('root', f'fine:{name}'))['layers'][0]
         for path, content in files.items():
             with open(f'{root}/{path}', 'rb') as f:
@@ -796,6 +849,97 @@ def killed():
     assert len(os.listdir(f'{STORE}/images')) == 1 and len(layer_dirs()) == 3
     image('rm', img.digest)
     nothing_left()
+
+
+def killed_unpacking():
+    """killed between two entries of an archive that comes slowly; red without: the death signals"""
+    os.mkfifo('slow.tar')
+    text = tar(*[member(f'd{i}/f', R, os.urandom(2000)) for i in range(300)])
+    p = start([C, 'image', 'import', 'slow.tar', 'slow:1'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open('slow.tar', 'wb') as f:
+        f.write(text[:len(text) // 2])
+        f.flush()
+        half = None
+        for _ in range(1200):
+            half = [d for d in os.listdir(f'{STORE}/tmp') if os.path.exists(f'{STORE}/tmp/{d}/fs/d20')]
+            if half:
+                break
+            time.sleep(0.05)
+        assert half, os.listdir(f'{STORE}/tmp')
+        has(image('gc', want=1), 'try again')
+        p.kill()
+        p.wait()
+        for _ in range(1200):  # what unpacks is at the FIFO, and is killed with it; then nobody reads that any more
+            try:
+                f.write(b'x')
+                f.flush()
+            except BrokenPipeError:
+                break
+            time.sleep(0.05)
+        else:
+            assert False, 'what unpacks lives on'
+        try:
+            f.close()
+        except BrokenPipeError:
+            pass
+    assert os.listdir(f'{STORE}/tmp') == half
+    has(image('ls'), '')
+    image('gc')
+    nothing_left()
+    assert layer_dirs() == []
+    with open('whole.tar', 'wb') as f:
+        f.write(text)
+    image('import', 'whole.tar', 'slow:1')
+
+
+def full_disk():
+    """$STORE is on a disk of 8 MB; red without: what removes a part when there is no room (the partial file)"""
+    bare = {'PATH': '/nosuch'}  # a range of ids is not to be had in a user namespace of a test
+    host = front()
+    def packed_small(n):
+        return tar(member('zeros', R, bytes(n)))
+    for name, img in ('long', Image([tar(member('noise', R, os.urandom(12 << 20)))], [None])), ('wide', Image([packed_small(30 << 20)])):
+        Front.upstream.push(img, name, 'v1')
+        text = image('pull', f'{host}/{name}:v1', want=1, env=bare)
+        has(text, 'No space left on device')
+        has(text, 'image gc')
+        assert text.count('\n') == 1, text
+        nothing_left()
+        assert layer_dirs() == []
+    img = Image([packed_small(1 << 20)])
+    Front.upstream.push(img, 'small', 'v1')
+    assert image('pull', f'{host}/small:v1', env=bare) == img.digest
+    with open('wide.tar', 'wb') as f:
+        f.write(packed_small(30 << 20))
+    has(image('import', 'wide.tar', 'wide:1', want=1, env=bare), 'image gc')
+    nothing_left()
+    image('rm', img.digest, env=bare)
+
+
+def foreign_store():
+    """a store that others can write is not used; red without: open_parts()'s eyes"""
+    text = [member('su', R, b'su', 0o4755)]
+    image('import', Image([tar(*text)]).layout('one'), 'one:1')
+    for path in '', '/layers', f'/layers/{layer_dirs()[0]}':  # set-id programs are for nobody to reach
+        assert stat.S_IMODE(os.stat(STORE + path).st_mode) == 0o700, path
+    for mode in 0o777, 0o720:
+        os.chmod(STORE, mode)
+        for words in ['ls'], ['pull', 'one:1'], ['gc'], ['rm', 'one:1'], ['root', 'one:1']:
+            has(image(*words, want=1), 'only yours to write')
+    os.chmod(STORE, 0o700)
+    if os.getuid() == 0:
+        os.chown(STORE, 12345, 12345)
+        has(image('ls', want=1), 'has to be yours')
+        os.chown(STORE, 0, 0)
+    # a part of it that leads elsewhere is not followed
+    os.mkdir('elsewhere')
+    os.rename(f'{STORE}/blobs', f'{STORE}/old')
+    os.symlink(os.path.abspath('elsewhere'), f'{STORE}/blobs')
+    image('import', Image([tar(member('x'))]).layout('two'), 'two:1', want=1)
+    assert os.listdir('elsewhere') == []
+    os.remove(f'{STORE}/blobs')
+    os.rename(f'{STORE}/old', f'{STORE}/blobs')
+    image('gc')
 
 
 def formats():

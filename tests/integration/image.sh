@@ -46,6 +46,16 @@ podman_here() {
                 --events-backend=file --storage-driver=vfs --runtime runc --cgroup-manager=cgroupfs "$@"
 }
 
+# a disk of our own, which is full soon
+full_disk() {
+        local words=(--mount)
+        [ "$(id -u)" = 0 ] || words+=(--user --map-current-user --keep-caps)
+        mkdir "$W/state"
+        # shellcheck disable=SC2016 # for the shell inside
+        XDG_STATE_HOME=$W/state unshare "${words[@]}" sh -c 'mount -t tmpfs -o size=8m,mode=0700 none "$0" && exec python3 "$@"' \
+                "$W/state" "$TOP/tests/integration/image.py" full_disk
+}
+
 as_podman() {
         [ "$(id -u)" = 0 ] || skip 'only root mounts an image of podman where it can be looked at'
         need_command podman
@@ -60,6 +70,7 @@ as_podman() {
 t 'pull by tag, digest and index; TLS, tokens' lab tls_token
 t 'logins of podman and docker, and the programs they name' lab basic_logins
 t 'a pull goes on where it was' lab resume
+t 'tokens that expire' lab expired
 t 'what is not what its digest says is refused' lab corrupted
 t 'credentials stay with their host' lab redirects
 t 'hostile layers' lab hostile
@@ -68,6 +79,9 @@ t 'tokens of elsewhere, errors without an end' lab elsewhere
 t 'a login that a redirection asks for' lab foreign_challenge
 t 'pulls at the same time' lab concurrent
 t 'a killed pull' lab killed
+t 'killed while it unpacks' lab killed_unpacking
+t 'a full disk' full_disk
+t 'a store that others can write' lab foreign_store
 t 'layouts and archives' lab formats
 t 'gc by age and size' lab collect
 t 'progress' lab progress
