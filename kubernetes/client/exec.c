@@ -41,15 +41,16 @@ enum {
         NOT_FOUND = 127
 };
 
-/* What unpacks frames where there is no cofferdam. The pump is killed when the command ends, since it may be
- * waiting for a frame that does not come; its pid is the first line of the pipe. */
+/* What unpacks frames where there is no cofferdam. The pump is ended when the command ends, since it may be
+ * waiting for a frame that does not come; its pid is the first line of the pipe. By SIGPIPE: of any other
+ * signal sh says so on the command's standard error. */
 static const char unframe[] =
         "dd if=/dev/null iflag=fullblock 2>/dev/null || { echo 'cofferdam: dd lacks iflag=fullblock: stdin "
         "needs "
         "cofferdam in the image' >&2; exit 126; }; "
         "{ sh -c 'echo $PPID'; while read -r n && [ \"$n\" != 0 ]; do dd bs=\"$n\" count=1 iflag=fullblock "
         "2>/dev/null "
-        "|| break; done; } | { read -r p; \"$@\"; c=$?; kill -9 \"$p\" 2>/dev/null; exit $c; }";
+        "|| break; done; } | { read -r p; \"$@\"; c=$?; kill -13 \"$p\" 2>/dev/null; exit $c; }";
 
 struct kube_exec {
         struct kube *kube;
