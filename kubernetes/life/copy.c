@@ -274,23 +274,31 @@ static void landed_head(int uppers_fd, const char *name, int lower_fd, char ret[
         }
 }
 
+/* Before the archive: what it then lacks was lost on the way. A workspace may have none. */
+static int inside_head(const struct remote_pod *pod, const char *path, char ret[COPY_HEAD_MAX + 1],
+                       struct error *err) {
+        AUTO_BUF struct buf head = { 0 };
+        const int r = run_short(pod, head_script, path, &head, err);
+
+        if (r < 0 && r != -EIO)
+                return error_wrap(err, r, "export");
+        take_commit(buf_cstr(&head), head.len, ret);
+        return 0;
+}
+
 int copy_out(const struct remote_pod *pod, const struct copy_back *back, struct copy_result *ret,
              struct error *err) {
         const uint64_t deadline_ns = clock_ns() + pod->copy_ms * 1000000;
-        AUTO_BUF struct buf head = { 0 };
         struct copy_result result = { .attempts = 0 };
         int r;
 
-        /* before the archive: what it then lacks was lost on the way */
-        r = run_short(pod, head_script, back->path, &head, err);
-        if (r < 0 && r != -EIO)
-                return error_wrap(err, r, "export");
-        take_commit(buf_cstr(&head), head.len, result.head);
         for (;;) {
                 if (err)
                         *err = (struct error){ 0 };
                 result.attempts++;
-                r = attempt(pod, back, deadline_ns, &result.counts, err);
+                r = inside_head(pod, back->path, result.head, err);
+                if (r == 0)
+                        r = attempt(pod, back, deadline_ns, &result.counts, err);
                 if (r == 0 || !is_worth_another(r) || result.attempts >= COPY_ATTEMPTS)
                         break;
                 (void) nanosleep(&(struct timespec){ .tv_sec = 1 << (result.attempts - 1) }, NULL);
