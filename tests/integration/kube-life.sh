@@ -303,6 +303,34 @@ a_record_stays_as_long_as_its_pod() {
         clear
 }
 
+# red when the order to stop is never read: the end of who got it threw away what it had said last
+what_is_left_is_said() {
+        local id pid life forget
+        normal
+        workspace
+        id=$(MARK=l$$ start)
+        pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
+        life=$(pgrep -f 'cofferdam-kubernetes life' -u "$(id -u)" | while read -r p; do ! grep -qz "^MARK=l$$\$" "/proc/$p/environ" 2>/dev/null || echo "$p"; done)
+        # the order is given while the workspace comes back; who gave it hears nothing until the other has ended
+        tell faults '[{"path": "/exec", "slow": 3}]'
+        tell set '{"deny": ["delete pods"]}'
+        forget=$(ask log | wc -l)
+        "$C" stop "$id" >out 2>err &
+        exports() { ask log | tail -n "+$((forget + 1))" | grep -q /exec; }
+        wait_for 30 exports
+        kill -STOP "$pid"
+        ends() { ! look "$life"; }
+        wait_for 60 ends
+        kill -CONT "$pid"
+        wait $! || true
+        "$C" events "$id" >said
+        has "$(jq -r 'select(.type == "sandbox_degraded").data.reason' said)" 'is left behind'
+        has "$("$C" ps -a | grep "$id")" dead
+        normal
+        status 0 "$C" gc >out
+        clear
+}
+
 the_reaper_takes_what_expired() {
         local now
         normal
@@ -335,6 +363,19 @@ the_reaper_takes_what_expired() {
         done
         none_is_left() { [ '[]' = "$(query 'pods')" ]; }
         wait_for 60 none_is_left || fail 'they stay'
+        clear
+}
+
+# red when the commit was asked for once only, before the first try
+a_node_that_is_away_is_waited_for() {
+        local id
+        normal
+        workspace
+        id=$(start)
+        status 0 "$C" exec "$id" -- sh -c 'echo new >n'
+        tell faults '[{"path": "/exec", "status": 500, "message": "error dialing backend: dial tcp 10.0.0.1:10250: connect: connection refused", "times": 2}]'
+        status 0 "$C" stop "$id" >out
+        eq new "$(cat ws/n)"
         clear
 }
 
@@ -390,7 +431,9 @@ t 'two attempts of a step are never side by side' attempts_are_never_side_by_sid
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
 t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
 t 'a record stays as long as its pod does' a_record_stays_as_long_as_its_pod
+t 'what is left is said' what_is_left_is_said
 t 'the reaper takes what expired' the_reaper_takes_what_expired
+t 'a node that is away is waited for' a_node_that_is_away_is_waited_for
 t 'races of tar are tried again' races_are_tried_again
 t 'a lost connection is no exit code' a_lost_connection_is_no_exit_code
 kill "$server" && wait "$server"
