@@ -2,7 +2,11 @@
 # kube-lab-lib.sh - a real server for scripts that have sourced lib.sh: the lab that COFFERDAM_K8S=1 ./dev test starts
 #
 # lab_ready            ends the script where there is none, or who executes it is not root
-# lab_context NS SA_NS SA   KUBECONFIG is that of the service account SA of namespace SA_NS, with namespace NS
+# lab_namespace NS     a namespace that goes with the script: account worker with its Role, KUBECONFIG is the worker's;
+#                      then `pods` are there, and `clear` waits until there are none
+# lab_context NS SA_NS SA   KUBECONFIG is that of the service account SA of namespace SA_NS, with namespace NS; its token
+#                      is in $account/token
+# lab_token NS SA      one of its own, for two hours
 # lab_roles NS         the Role of images/kubernetes/rbac.yaml in namespace NS, for its service account worker
 # lab_image REF FILE   an image of busybox and bash with /usr, and FILE... with what they are linked to, in the lab
 # admin ARG...         kubectl as the administrator
@@ -22,13 +26,16 @@ lab_roles() {
                 "$TOP/images/kubernetes/rbac.yaml" | admin apply -f - >/dev/null
 }
 
+lab_token() {
+        admin create --raw "/api/v1/namespaces/$1/serviceaccounts/$2/token" -f - \
+                <<<'{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":7200}}' |
+                jq -r .status.token
+}
+
 lab_context() {
-        local account
         account=$(mktemp -d "$T/account.XXXXXX")
         export KUBECONFIG=$account/kubeconfig
-        admin create --raw "/api/v1/namespaces/$2/serviceaccounts/$3/token" -f - \
-                <<<'{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":7200}}' |
-                jq -r .status.token >"$account/token"
+        lab_token "$2" "$3" >"$account/token"
         cat >"$KUBECONFIG" <<END
 apiVersion: v1
 kind: Config
@@ -58,5 +65,20 @@ lab_image() {
         rm "$T/image.tar"
         lab_images+=("$ref")
 }
+
+lab_namespace() {
+        lab_ns=$1
+        trap lab_namespace_end EXIT
+        trap 'echo "Bail out! killed"; lab_namespace_end; exit 143' INT TERM HUP
+        admin create ns "$1" >/dev/null && admin create sa worker -n "$1" >/dev/null && lab_roles "$1" || { echo 'Bail out! no namespace' && exit 1; }
+        lab_context "$1" "$1" worker
+}
+lab_namespace_end() {
+        admin delete ns "$lab_ns" --wait=false >/dev/null 2>&1
+        clean
+}
+pods() { admin get pods,jobs -n "$lab_ns" -o name; }
+no_pods() { [ -z "$(pods)" ]; }
+clear() { wait_for 60 no_pods || fail "left behind: $(pods)"; }
 
 lab_end() { [ ${#lab_images[@]} = 0 ] || ctr -a "$LAB/run/containerd.sock" -n k8s.io images rm "${lab_images[@]}" >/dev/null 2>&1; }

@@ -3,38 +3,11 @@
 # of images/kubernetes/rbac.yaml and with its rights only
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
-[ -n "${COFFERDAM_K8S-}" ] || { echo '1..0 # SKIP opt-in: COFFERDAM_K8S=1 starts a Kubernetes server' && exit 0; }
-[ "$(id -u)" = 0 ] || { echo '1..0 # SKIP only root has the keys of the lab' && exit 0; }
-lab=${K8S_LAB:-/var/tmp/k8s-lab}
-admin() { timeout -k 2 60 kubectl --kubeconfig "$lab/conf/admin.kubeconfig" "$@"; }
+# shellcheck source=tests/integration/kube-lab-lib.sh
+. "$(dirname "$0")/kube-lab-lib.sh"
+lab_ready
 N=cofferdam-life-$$
-end_lab() {
-        admin delete ns "$N" --wait=false >/dev/null 2>&1
-        clean
-}
-trap end_lab EXIT
-trap 'echo "Bail out! killed"; end_lab; exit 143' INT TERM HUP
-
-admin create ns "$N" >/dev/null || { echo 'Bail out! the lab does not answer' && exit 1; }
-admin create sa worker -n "$N" >/dev/null
-sed "s/ironflow-agents/$N/; s/namespace: ironflow\$/namespace: $N/; s/name: ironflow-worker\$/name: worker/" "$TOP/images/kubernetes/rbac.yaml" | admin apply -f - >/dev/null
-token() { # SECONDS: of the worker
-        admin create --raw "/api/v1/namespaces/$N/serviceaccounts/worker/token" -f - \
-                <<<"{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenRequest\",\"spec\":{\"expirationSeconds\":$1}}" | jq -r .status.token
-}
-export KUBECONFIG=$T/kubeconfig
-token 3600 >"$T/token"
-cat >"$KUBECONFIG" <<END
-apiVersion: v1
-kind: Config
-current-context: lab
-contexts: [{name: lab, context: {cluster: lab, user: worker, namespace: $N}}]
-clusters: [{name: lab, cluster: {server: "https://127.0.0.1:16443", certificate-authority: $lab/pki/ca.crt}}]
-users: [{name: worker, user: {tokenFile: $T/token}}]
-END
-pods() { admin get pods -n "$N" -o name; }
-none() { [ -z "$(pods)" ]; }
-clear() { wait_for 60 none || fail "left behind: $(pods)"; }
+lab_namespace "$N"
 run() { timeout -k 5 150 "$C" run -d kubernetes --image lab.local/busybox:1 -w "$W/ws" "$@"; }
 start() { timeout -k 5 150 "$C" start -d kubernetes --image lab.local/busybox:1 -w "$W/ws" "$@"; }
 
@@ -59,23 +32,80 @@ big_workspace() {
         clear
 }
 
+# one run: what is meant for one command reaches no other; 100 MB both ways; a size that changes; a signal
 commands_and_streams() {
         local id i
+        local -a pids
         mkdir ws
         id=$(start)
-        for i in 1 2 3 4; do "$C" exec "$id" -- sh -c "sleep 1; exit $i" & done
-        for i in 1 2 3 4; do wait -n || true; done
+        for i in {1..8}; do
+                echo "in $i" | "$C" exec "$id" -- sh -c "touch /tmp/\$0; while [ \$(ls /tmp/c? | wc -l) -lt 8 ]; do sleep 0.1; done; cat; exit \$1" "c$i" "$i" >"o$i" 2>&1 &
+                pids[i]=$!
+        done
+        for i in {1..8}; do
+                status "$i" wait "${pids[i]}"
+                eq "in $i" "$(cat "o$i")"
+        done
         head -c 100000000 /dev/urandom >big
         "$C" exec "$id" cat <big >back
         cmp back big
-        script -qec "$C exec -t $id sh -c 'tty; stty size <\$(tty) 2>/dev/null; exit 4'" /dev/null </dev/null >out || true
-        has "$(cat out)" /dev/pts/
-        "$C" exec "$id" sleep 100 &
+        rm back big
+        python3 - "$C" exec -t "$id" sh -c 'stty size; echo ready; n=0; while [ "$(stty size)" != "50 120" ]; do sleep 0.1; n=$((n + 1)); [ $n -lt 600 ] || exit 5; done; tty; exit 4' <<'PY' >out || fail "$(cat out)"
+import fcntl, os, pty, struct, subprocess, sys, termios
+def size(rows, columns):
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+master, slave = pty.openpty()
+size(33, 99)
+child = subprocess.Popen(sys.argv[1:], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+os.close(slave)
+seen = b""
+while True:
+    try:
+        some = os.read(master, 4096)
+    except OSError:
+        break
+    if b"ready" not in seen and b"ready" in seen + some:
+        size(50, 120)
+    seen += some
+sys.stdout.buffer.write(seen)
+sys.exit(child.wait() != 4 or b"33 99" not in seen or b"/dev/pts/" not in seen)
+PY
+        "$C" exec "$id" sh -c 'touch /tmp/sleeps; exec sleep 100' &
         i=$!
-        sleep 1
+        sleeps() { "$C" exec "$id" test -e /tmp/sleeps; }
+        wait_for 60 sleeps
         kill -TERM $i
         status 143 wait $i
         status 0 "$C" stop "$id" >out
+        clear
+}
+
+# red when the landing path is decided by the names in the archive
+hostile_workspace() {
+        local config
+        mkdir ws outside && git -C ws init -q && ln -s ../outside ws/escape && echo host >ws/plain && config=$(cat ws/.git/config)
+        rm -rf ws/.git/hooks
+        status 0 run --events events -- sh -c 'set -e
+                mkdir -p .git/hooks a && echo evil >.git/hooks/pre-commit && chmod 755 .git/hooks/pre-commit
+                printf "[core]\n\tfsmonitor = evil\n" >>.git/config
+                ln -s hooks .git/x && echo evil >.git/x/pre-push
+                ln -s config .git/y && echo evil >>.git/y
+                ln -s ../.git a/x && echo evil >a/x/hooks/post-checkout
+                ln -s /etc/passwd absolute; ln -s ../../outside up; ln -s ../outside out && mkdir -p d/e
+                rm escape && mkdir escape && echo evil >escape/f
+                rm plain && ln -s ../outside/made plain
+                echo s >setuid && chmod 6755 setuid
+                mkfifo fifo; ln setuid hard
+                echo in >d/e/f && ln -s e/f d/kept && touch -d "2001-02-03 04:05:06" d/e/f && chmod 755 d/e/f' >out 2>err || fail "$(cat err)"
+        eq "$config" "$(cat ws/.git/config)"
+        [ ! -e ws/.git/hooks/pre-commit ] && [ ! -e ws/.git/hooks/pre-push ] && [ ! -e ws/.git/hooks/post-checkout ] || fail "$(ls -lR ws/.git/hooks)"
+        eq '' "$(ls outside)" 'outside'
+        eq '' "$(find ws -perm /6000 -o -type p)" 'modes and kinds'
+        eq '' "$(find ws -path ws/.git -prune -o -type l -print | while read -r l; do [[ $(realpath -m "$l") == "$W/ws/"* ]] || echo "$l"; done)" 'links that leave'
+        eq in "$(cat ws/d/kept)"
+        eq '2001-02-03 755' "$(date -r ws/d/e/f +%F) $(stat -c %a ws/d/e/f)"
+        jq -se 'any(.type == "guard_denied" and .data.path == ".git/hooks/pre-commit")' events >/dev/null || fail "$(cat events)"
         clear
 }
 
@@ -84,8 +114,8 @@ a_racer_inside() {
         mkdir ws && git -C ws init -q && config=$(cat ws/.git/config) && mkdir outside
         # tar may never get a whole copy of it: then the run says so, and nothing lands
         run --keep -- sh -c 'mkdir -p .git/hooks d; echo x >d/f
-                (while :; do mv d e; ln -s ../outside d; ln -s .git/hooks g; rm -f d g; mv e d; echo evil >.git/hooks/pre-push; echo evil >>.git/config; done) >/dev/null 2>&1 &
-                sleep 0.3' >out 2>err || true
+                (while :; do mv d e; ln -s ../outside d; ln -s .git/hooks g; rm -f d g; mv e d; echo evil >.git/hooks/pre-push; echo evil >>.git/config; touch /tmp/races; done) >/dev/null 2>&1 &
+                while [ ! -e /tmp/races ]; do sleep 0.05; done' >out 2>err || true
         eq "$config" "$(cat ws/.git/config)"
         [ ! -e ws/.git/hooks/pre-push ] && [ ! -L ws/d ] || fail "$(ls -lR ws)"
         eq '' "$(ls outside)"
@@ -93,65 +123,88 @@ a_racer_inside() {
         clear
 }
 
-# a run's processes have a variable of their own; in turn all of them die, one, those of the cluster, or the others. Red
-# without left(): a pod whose `life` was killed alone was nobody's
+# a run's processes have a variable of their own; in turn all of them die, one, those of the cluster, or the others.
+# Red without left(), when a pod whose `life` was killed alone was nobody's; and when who ends the pod of a dead run is
+# killed, too, if gc forgets the run nevertheless
+point() { # NUMBER
+        local k=$1 p victims=()
+        MARK=$N.$k run -- sleep 3 >/dev/null 2>&1 &
+        sleep "$(awk -v k="$k" 'BEGIN { srand(k); print rand() * 3 }')"
+        for p in $(ours; pgrep cofferdam-kube || true); do
+                ! grep -qz "^MARK=$N.$k$" "/proc/$p/environ" 2>/dev/null || victims+=("$p:$(cat "/proc/$p/comm")")
+        done
+        case $((k % 4)) in
+        0) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | shuf -n 1) ;;
+        1) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | grep kube || true) ;;
+        2) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | grep -v kube || true) ;;
+        esac
+        for p in "${victims[@]}"; do kill -9 "${p%%:*}" 2>/dev/null || true; done
+        echo "point $k: ${victims[*]}"
+        wait || true
+        "$C" gc >/dev/null || true
+}
 killed_at_any_point() {
-        local other k p victims
+        local other lane k lanes=()
         mkdir ws
         other=$(start)
-        for k in $(seq "${COFFERDAM_POINTS:-8}"); do
-                MARK=$N.$k run -- sleep 3 >/dev/null 2>&1 &
-                sleep "$(awk -v k="$k" 'BEGIN { srand(k); print rand() * 3 }')"
-                victims=()
-                for p in $(ours; pgrep cofferdam-kube || true); do
-                        ! grep -qz "^MARK=$N.$k$" "/proc/$p/environ" 2>/dev/null || victims+=("$p:$(cat "/proc/$p/comm")")
-                done
-                case $((k % 4)) in
-                0) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | shuf -n 1) ;;
-                1) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | grep kube || true) ;;
-                2) mapfile -t victims < <(printf '%s\n' "${victims[@]}" | grep -v kube || true) ;;
-                esac
-                for p in "${victims[@]}"; do kill -9 "${p%%:*}" 2>/dev/null || true; done
-                echo "point $k: ${victims[*]}"
-                wait || true
-                "$C" gc >/dev/null 2>&1 || true
+        for lane in 1 2 3; do
+                for ((k = lane; k <= ${COFFERDAM_POINTS:-30}; k += 3)); do point "$k"; done &
+                lanes+=($!)
         done
-        one() { "$C" gc >/dev/null 2>&1 || true; [ "$(pods | wc -l)" = 1 ]; }
-        wait_for 90 one || fail "$(pods)"
+        wait "${lanes[@]}"
+        one() { "$C" gc || true; [ "$(pods | wc -l)" = 1 ]; }
+        wait_for 120 one || fail "$(pods)"
         status 0 "$C" exec "$other" true
+        eq '' "$("$C" ps -aq | grep -v "$other" || true)" 'runs'
         "$C" stop "$other" >out
         clear
 }
 
+# the first is gone before the second is made, by the words of the server
 one_attempt_at_a_time() {
-        local first
+        local first watcher
         mkdir ws
         printf '{"version":1,"kubernetes":{"run_id":"r1","step":"fix it"}}' >s.json
+        timeout 300 kubectl --kubeconfig "$LAB/conf/admin.kubeconfig" get pods -n "$N" -w --output-watch-events --no-headers >seen &
+        watcher=$!
         first=$(start -s s.json)
-        admin get pods -n "$N" -o json >before
+        wait_for 60 grep -q ^ADDED seen
         status 0 run -s s.json -- true
-        admin get pods -n "$N" -L ironflow.io/step -o json >after
-        eq 0 "$(jq '.items | length' after)"
+        gone() { [ "$(grep -c ^DELETED seen)" = 2 ]; }
+        wait_for 60 gone || fail "$(cat seen)"
+        kill "$watcher"
+        eq 'ADDED DELETED ADDED DELETED' "$(awk '$1 != "MODIFIED" { print $1 }' seen | xargs)"
+        eq 2 "$(awk '$1 == "ADDED" { print $2 }' seen | sort -u | wc -l)"
         "$C" stop "$first" >out 2>err || true
         clear
 }
 
-a_token_expires_under_a_run() {
-        local id
+# The token of an account that is made anew is none any more, as one whose time is over: the server says 401, and what
+# the file says by then is taken.
+a_token_ends_under_a_run() {
+        local id old
         mkdir ws
         id=$(start)
-        echo expired >"$T/token"
-        token 3600 >"$T/token.new" && mv "$T/token.new" "$T/token"
-        status 0 "$C" exec "$id" true
+        old=$(cat "$account/token")
+        admin delete sa worker -n "$N" >/dev/null
+        admin create sa worker -n "$N" >/dev/null
+        refused() { ! timeout 20 kubectl --server https://127.0.0.1:16443 --certificate-authority "$LAB/pki/ca.crt" --token "$old" get pods -n "$N" 2>err && grep -q Unauthorized err; }
+        wait_for 60 refused || fail "$(cat err)"
+        status 125 "$C" exec "$id" true 2>err
+        has "$(cat err)" 401
+        lab_token "$N" worker >"$account/token.new" && mv "$account/token.new" "$account/token"
+        status 0 "$C" exec "$id" sh -c 'echo made >made'
         status 0 "$C" stop "$id" >out
+        eq made "$(cat ws/made)"
         clear
 }
 
 t 'the rights of the Role, and the walls of the pod' rights_of_the_role_only
 t '20000 files and their history' big_workspace
 t 'commands, 100 MB, a terminal, signals' commands_and_streams
+t 'a hostile workspace' hostile_workspace
 t 'a racer inside during the export' a_racer_inside
 t 'killed at any point, then gc' killed_at_any_point
 t 'one attempt of a step at a time' one_attempt_at_a_time
-t 'a token is read again' a_token_expires_under_a_run
+t 'a token ends under a run, and is read again' a_token_ends_under_a_run
 finish

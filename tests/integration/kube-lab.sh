@@ -2,15 +2,10 @@
 # The client of clusters against a real one: the lab that COFFERDAM_K8S=1 ./dev test starts (old: 1.20, and exec is v4)
 # shellcheck source=tests/integration/lib.sh
 . "$(dirname "$0")/lib.sh"
-[ -n "${COFFERDAM_K8S-}" ] || {
-        echo '1..0 # SKIP opt-in: COFFERDAM_K8S=1 starts a Kubernetes server'
-        exit 0
-}
-[ "$(id -u)" = 0 ] || {
-        echo '1..0 # SKIP only root has the keys of the lab'
-        exit 0
-}
-export KUBECONFIG=${K8S_LAB:-/var/tmp/k8s-lab}/conf/admin.kubeconfig
+# shellcheck source=tests/integration/kube-lab-lib.sh
+. "$(dirname "$0")/kube-lab-lib.sh"
+lab_ready
+export KUBECONFIG=$LAB/conf/admin.kubeconfig
 N=cofferdam-client-$$
 drive() { timeout -k 2 150 "$HELPERS/kube-drive" --ns "$N" "$@"; }
 end_lab() {
@@ -53,13 +48,20 @@ watched() {
 }
 
 commands() {
+        local fd
         status 7 drive exec main - sh -c 'echo out; echo err >&2; exit 7' >out 2>err
         eq out "$(cat out)"
         eq err "$(cat err)"
         status 127 drive exec main - /nonexistent/x 2>err
         grep -q '^not started: ' err || fail "$(cat err)"
         status 137 drive exec main - sh -c 'kill -9 $$'
-        status 4 drive exec main i sh -c 'exit 4' </dev/zero
+        # whose stdin stays open: what waits for it goes, too, and says nothing. (That stdin stays small: when more comes
+        # than the command reads, containerd 1.6 may never tell of its end, to kubectl neither.)
+        mkfifo in
+        exec {fd}<>in
+        status 4 drive exec main i sh -c 'exit 4' <in 2>err
+        exec {fd}>&-
+        eq '' "$(cat err)"
         eq hello "$(drive logs main 0)"
         local i
         for i in {1..10}; do (printf %s "$i" | drive exec main i sh -c 'sleep 0.3; cat' >"o$i") & done
@@ -80,12 +82,20 @@ transfers() {
         cp big same
         drive exec main i cat <big | cmp - same
         unset FRAME
-        # what unpacks the frames is gone, too: process 1 of this pod reaps nobody
-        eq 0 "$(drive exec main - sh -c 'grep -lE "^State:.Z" /proc/[0-9]*/status 2>/dev/null | wc -l')" 'zombies in the pod'
+        # what unpacks the frames is gone, too: process 1 of this pod reaps nobody. Its parents outside may be late.
+        no_zombies() { [ "$(drive exec main - sh -c 'grep -lE "^State:.Z" /proc/[0-9]*/status 2>/dev/null | wc -l')" = 0 ]; }
+        wait_for 60 no_zombies || fail 'zombies in the pod'
 }
 
 terminal() {
-        { printf 'stty size; echo $((6*7)); exit 9\r'; sleep 2; } | status 9 drive exec main it sh >out
+        local fd writer
+        mkfifo in
+        exec {fd}<>in
+        drive exec main it sh <in >out &
+        writer=$!
+        printf 'stty size; echo $((6*7)); exit 9\r' >in
+        status 9 wait $writer
+        exec {fd}>&-
         has "$(cat out)" '24 80'
         has "$(cat out)" 42
 }
