@@ -230,6 +230,8 @@ static int settle(struct renaming *r, int dir) {
                 if (!S_ISDIR(node->type))
                         node_keep_name(s->table, node, node->names);
                 node_rebase(s->table, node, NODE_UPPER, &facts);
+                if (!S_ISDIR(node->type) && r->from.layer == NODE_LOWER)
+                        node_renumber(s->table, node); /* the host gives the old one away */
         }
         table_unlock(s->table);
         if (!node)

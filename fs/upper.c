@@ -194,6 +194,8 @@ static int rebase(struct server *s, struct node *node, enum node_layer layer, in
         if (keep)
                 node_keep_name(s->table, node, keep);
         node_rebase(s->table, node, layer, &facts);
+        if (layer == NODE_LOWER)
+                node_renumber(s->table, node); /* the host gives the old number to what is made next */
         table_unlock(s->table);
         handle_repoint(node, dir_fd, where->name);
         return 0;

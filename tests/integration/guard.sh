@@ -107,6 +107,16 @@ read_only_region() {
         eq '' "$(ls -A "$U")" 'upper'
 }
 
+numbers_of_their_own() { # the host's file that became a held one is gone, and its number is given again
+        py -h config <<'PY'
+import os
+for i in range(50):
+    open('lock', 'w').close()
+    os.rename('lock', 'config')
+    os.mkdir('d%d' % i)
+    assert os.stat('config').st_ino not in [os.stat('d%d' % k).st_ino for k in range(i + 1)], i
+PY
+}
 held_change() {
         echo old >f
         chmod 640 f
@@ -537,6 +547,7 @@ t 'a name made in any way is held' held_every_way
 t 'a protected name answers EROFS to any change' protected_every_way
 t 'a hidden name is not there and cannot be made' hidden_every_way
 t 'a read-only region takes nothing' read_only_region
+t 'a file that becomes a held one has a number of its own' numbers_of_their_own
 t 'a held change is seen by all openers and not by the host' held_change
 t 'a held deletion is seen inside only, also when its directory goes' held_deletion
 t 'another object takes the name of a directory that the host keeps' deletion_then_file
