@@ -809,6 +809,7 @@ struct sandbox *native_stop(struct sandbox *sb) {
                 return NULL;
         sb->lost = true;
         end_process(&sb->injector, &sb->injector_pidfd, 0);
+        container_end(&sb->container);
         end_sandbox(sb);
         sb->sock = fd_close(sb->sock);
         sb->secrets_fd = fd_close(sb->secrets_fd);

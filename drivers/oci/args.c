@@ -214,7 +214,8 @@ int oci_args(const struct driver_plan *plan, const struct start_request *req, co
                 return error_set(err, -ENOMEM, "out of memory");
         cli_add(args, "%s", program);
         cli_add(args, "run");
-        cli_add(args, "--detach");
+        if (!req->first) /* it stays without a command: DOC in launch.c */
+                cli_add(args, "--detach");
         cli_add(args, "--rm");
         cli_add_pair(args, "--pull", "never");
         cli_add_pair(args, "--name", "cofferdam-%s", req->run_id);

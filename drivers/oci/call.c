@@ -63,26 +63,29 @@ static int no_engine(const struct ctx *ctx, const char *program, struct error *e
         return 0;
 }
 
-int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct buf *ret_out,
-             struct error *err) {
-        AUTO_CLI_RESULT struct cli_result result = { 0 };
-        int r;
-
-        r = cli_run(ctx, args, timeout_ms, &result, err);
+int oci_ended(const struct ctx *ctx, const struct cli_args *args, int r, const struct cli_result *result,
+              struct error *err) {
         if (r == -ENOENT || r == -EACCES)
                 return no_engine(ctx, args->v[0], err);
         if (r < 0)
                 return r;
-        if (result.exit_code == 0) {
-                if (ret_out)
-                        *ret_out = TAKE(result.out, (struct buf){ 0 });
-                return 0;
-        }
-        r = oci_failure(result.err);
+        r = oci_failure(result->err);
         if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], err) < 0)
                 return DRIVER_HOST_LACKS;
-        if (!*result.err)
+        if (!*result->err)
                 return error_set(err, r, "%s %s: exit status %d, and not a word", args->v[0], args->v[1],
-                                 result.exit_code);
-        return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(oci_words(result.err)));
+                                 result->exit_code);
+        return error_set(err, r, "%s %s: %s", args->v[0], args->v[1], ESC(oci_words(result->err)));
+}
+
+int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct buf *ret_out,
+             struct error *err) {
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        const int r = cli_run(ctx, args, timeout_ms, &result, err);
+
+        if (r < 0 || result.exit_code != 0)
+                return oci_ended(ctx, args, r, &result, err);
+        if (ret_out)
+                *ret_out = TAKE(result.out, (struct buf){ 0 });
+        return 0;
 }

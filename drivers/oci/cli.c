@@ -80,21 +80,27 @@ void cli_result_deinit(struct cli_result *result) {
 
 /* ---- the child ---- */
 
-/* The caller's variables, but messages are in English. Return: owned vector of borrowed strings, or NULL. */
-static char **make_env(const struct ctx *ctx) {
-        static char lc_all[] = "LC_ALL=C", lang[] = "LANG=C";
+/*
+ * The caller's variables, but messages are in English. The engines are programs in Go, whose threads hinder
+ * each other in one that starts, asks and ends: docs/benchmarks.md. Return: owned vector of borrowed strings,
+ * or NULL.
+ */
+static char **make_env(const struct ctx *ctx, bool wide) {
+        static char lc_all[] = "LC_ALL=C", lang[] = "LANG=C", narrow[] = "GOMAXPROCS=1";
         size_t n = 0, k = 0;
         char **env;
 
         while (ctx->environ && ctx->environ[n])
                 n++;
-        env = calloc(n + 3, sizeof(*env));
+        env = calloc(n + 4, sizeof(*env));
         for (size_t i = 0; env && i < n; i++)
                 if (strncmp(ctx->environ[i], "LC_ALL=", 7) != 0 && strncmp(ctx->environ[i], "LANG=", 5) != 0)
                         env[k++] = (char *) (uintptr_t) ctx->environ[i];
         if (env) {
                 env[k++] = lc_all;
                 env[k++] = lang;
+                if (!wide && !ctx_getenv(ctx, "GOMAXPROCS"))
+                        env[k++] = narrow;
         }
         return env;
 }
@@ -130,6 +136,7 @@ struct call {
         pid_t pid;
         int pidfd, out, err, status;
         int exec_errno; /* 0: it is executed */
+        int end_fd;     /* borrowed; not -1: the time begins when it has something to tell */
 };
 
 static int pipe_above(int ret[2]) {
@@ -147,7 +154,7 @@ static int pipe_above(int ret[2]) {
 /* @merged: both of its streams are one, that of errors */
 static int call_start(const struct ctx *ctx, const struct cli_args *args, bool merged, struct call *call) {
         AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC), out = -1, err = -1, status = -1;
-        AUTO_FREE char **env = make_env(ctx);
+        AUTO_FREE char **env = make_env(ctx, args->wide || merged);
         const char *path = ctx_getenv(ctx, "PATH");
         int pair[3][2] = { { -1, -1 }, { -1, -1 }, { -1, -1 } }, r = 0;
 
@@ -213,21 +220,22 @@ static int call_read(struct call *call, int *fd, struct cli_result *ret) {
  * was written before the end is read all the same.
  */
 static int call_wait(struct call *call, int timeout_ms, struct cli_result *ret) {
-        const uint64_t end_ns = clock_ns() + (uint64_t) timeout_ms * ns_per_ms;
+        uint64_t end_ns = clock_ns() + (uint64_t) timeout_ms * ns_per_ms;
         bool ended = false;
         int r = 0;
 
         while (r == 0) {
                 int *const streams[] = { &call->out, &call->err, &call->status };
-                struct pollfd fds[4] = { { .fd = ended ? -1 : call->pidfd, .events = POLLIN } };
+                struct pollfd fds[5] = { { .fd = ended ? -1 : call->pidfd, .events = POLLIN },
+                                         [4] = { .fd = call->end_fd, .events = POLLIN } };
                 const uint64_t now = clock_ns();
                 int n;
 
                 for (int i = 0; i < 3; i++)
                         fds[i + 1] = (struct pollfd){ .fd = *streams[i], .events = POLLIN };
-                if (now >= end_ns)
+                if (now >= end_ns && call->end_fd < 0)
                         return -ETIMEDOUT;
-                n = poll(fds, 4, ended ? 0 : (int) ((end_ns - now) / ns_per_ms) + 1);
+                n = poll(fds, 5, ended ? 0 : call->end_fd >= 0 ? -1 : (int) ((end_ns - now) / ns_per_ms) + 1);
                 if (n < 0 && errno != EINTR)
                         return -errno;
                 if (n == 0 && ended)
@@ -236,6 +244,11 @@ static int call_wait(struct call *call, int timeout_ms, struct cli_result *ret) 
                         if (fds[i + 1].revents)
                                 r = call_read(call, streams[i], ret);
                 ended = ended || (n > 0 && fds[0].revents);
+                if (n > 0 && fds[4].revents) {
+                        call->end_fd = -1;
+                        end_ns = clock_ns() + (uint64_t) timeout_ms * ns_per_ms;
+                        ret->err[0] = '\0';
+                }
         }
         return r;
 }
@@ -259,9 +272,15 @@ static int call_end(struct call *call, bool kill_it) {
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, bool merged,
+/** struct way - how a call differs from others */
+struct way {
+        bool merged; /* both of its streams are one, that of errors */
+        int end_fd;  /* of struct call */
+};
+
+static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, const struct way *way,
                struct cli_result *ret, struct error *err) {
-        struct call call = { .pidfd = -1, .out = -1, .err = -1, .status = -1 };
+        struct call call = { .pidfd = -1, .out = -1, .err = -1, .status = -1, .end_fd = way->end_fd };
         const char *const word = args->n > 1 ? args->v[1] : "";
         size_t n;
         int r;
@@ -270,7 +289,7 @@ static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_m
                 return error_set(err, args->failed ? args->failed : -EINVAL, "command line of %s: %s",
                                  args->n ? args->v[0] : "?", strerror(-args->failed));
         ret->out.max = CLI_OUT_MAX;
-        r = call_start(ctx, args, merged, &call);
+        r = call_start(ctx, args, way->merged, &call);
         if (r == 0)
                 r = call_wait(&call, timeout_ms, ret);
         ret->exit_code = call_end(&call, r < 0);
@@ -289,10 +308,15 @@ static int run(const struct ctx *ctx, const struct cli_args *args, int timeout_m
 
 int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
             struct error *err) {
-        return run(ctx, args, timeout_ms, false, ret, err);
+        return run(ctx, args, timeout_ms, &(struct way){ .end_fd = -1 }, ret, err);
 }
 
 int cli_run_merged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
                    struct error *err) {
-        return run(ctx, args, timeout_ms, true, ret, err);
+        return run(ctx, args, timeout_ms, &(struct way){ .merged = true, .end_fd = -1 }, ret, err);
+}
+
+int cli_run_attached(const struct ctx *ctx, const struct cli_args *args, int end_fd, int timeout_ms,
+                     struct cli_result *ret, struct error *err) {
+        return run(ctx, args, timeout_ms, &(struct way){ .end_fd = end_fd }, ret, err);
 }

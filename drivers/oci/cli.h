@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "runtime/base/buf.h"
@@ -17,6 +18,7 @@ struct cli_args {
         char *v[CLI_ARGS_MAX + 1]; /* NULL-terminated, owned */
         size_t n;
         int failed; /* -ENOMEM or -E2BIG of the first word that was not taken; 0: none */
+        bool wide;  /* it computes: on all the processors it likes, where others have one */
 };
 
 /** cli_add() - append one word. A failure is kept and told by cli_run(). */
@@ -44,7 +46,7 @@ void cli_result_deinit(struct cli_result *result);
  * @timeout_ms: then its process group is killed
  * @ret: after { 0 }; filled also on failure, as far as it went
  * Whatever it exits with is no failure of this function. It has no stdin, works in "/", and with the caller's
- * environment but for LC_ALL and LANG. Blocks, forks.
+ * environment but for LC_ALL, LANG and, where that is not set, GOMAXPROCS. Blocks, forks.
  * Return: 0, -ENOENT (no such program), -EACCES, -ETIMEDOUT, -EFBIG, -ENOMEM, -errno, each with a message.
  */
 int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
@@ -53,3 +55,11 @@ int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, 
 /** cli_run_merged() - cli_run() of a call that says much, of which the last is kept: both streams are one */
 int cli_run_merged(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,
                    struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * cli_run_attached() - cli_run() of a call that lasts as long as what it makes
+ * @end_fd: has something to read, or its peer is gone, when it is to end: from then on it has @timeout_ms,
+ * and what it said before on stderr is forgotten. Borrowed, nothing is read.
+ */
+int cli_run_attached(const struct ctx *ctx, const struct cli_args *args, int end_fd, int timeout_ms,
+                     struct cli_result *ret, struct error *err) __attribute__((warn_unused_result));

@@ -50,6 +50,7 @@ static int pull(const struct ctx *ctx, const struct oci *oci, struct error *err)
 
         cli_add(&args, "%s", oci->program);
         cli_add(&args, "pull");
+        args.wide = true;
         cli_add(&args, "--quiet");
         cli_add(&args, "--");
         cli_add(&args, "%s", oci->image);

@@ -1,20 +1,24 @@
 /*
  * DOC: theory of operation
  *
- *   supervisor ── CLI run ──► engine ──► container: pid 1 = this program (inside.c)
- *       │  ◄──── connects to <run>/ctl/socket, which is bound into it ────┘
- *       ├── fork ── injecting process (inject.c): enters, mounts, hands pid 1 the control socket, ends
- *       └── fork ── remover: waits for the end of the supervisor's socket, then CLI rm
+ *   supervisor ── fork ── caller ── CLI run ──► engine ──► container: pid 1 = this program (inside.c)
+ *       │  ◄──── connects to <run>/ctl/socket, which is bound into it ────────────────┘
+ *       └── fork ── injecting process (inject.c): enters, mounts, hands pid 1 the control socket, ends
  *
  * The engine is told of two binds, a user and limits, and of no path of the run's. Its command line is called
- * to make the container and to remove it; nothing of a command goes through it, so that a command costs what
- * it costs in a native sandbox, and an engine that dies takes no command with it that it does not run.
+ * to make the container; nothing of a command goes through it, so that a command costs what it costs in a
+ * native sandbox, and an engine that dies takes no command with it that it does not run.
+ *
+ * One call makes and removes the container of a run that is for one command: it stays attached, and ends when
+ * the engine has removed what it made (--rm), as the engine's own `run` does. Only where it says otherwise,
+ * or was ended by somebody, does the caller call `rm`. A run that stays is --detach, since the engine's
+ * client takes 30 MB while it waits: its caller calls `rm` at the end.
  *
  * Nothing is left whoever dies: without the supervisor pid 1 ends, and with it the container, which the
- * engine removes (--rm) and the remover too. Without remover and engine, what is left is a name, which gc
+ * engine removes, and the caller sees to that. Without caller and engine, what is left is a name, which gc
  * finds by its labels.
  *
- * The supervisor executes nothing once commands run (runtime/run/confine.c): hence the remover.
+ * The supervisor executes nothing once commands run (runtime/run/confine.c): hence the caller.
  */
 #include <assert.h>
 #include <errno.h>
@@ -42,16 +46,17 @@
 #include "runtime/base/sys.h"
 
 enum {
-        RUN_MS = 120000, /* make a container of an image that is there */
+        RUN_MS = 120000, /* make a container of an image that is there, until pid 1 calls */
         REMOVE_MS = 10000,
-        CALL_MS = 20000, /* from the engine's word to pid 1's */
+        ENGINE_FAILED = 125, /* exit status of `run` for what is not the container's */
+        WORD_MS = 20000,     /* from pid 1's end to the engine's word on it */
         REMOVE_TRIES = 3,
         REMOVE_WAIT_MS = 20,
         REMOVE_WAITS = 50,
-        REMOVE_ALL_MS = REMOVE_TRIES * REMOVE_MS + 2000,
+        END_ALL_MS = REMOVE_MS + REMOVE_TRIES * REMOVE_MS + 2000,
 };
 
-/* ---- the remover ---- */
+/* ---- removal ---- */
 
 static int remove_once(const struct ctx *ctx, const char *program, const char *name) {
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
@@ -147,58 +152,131 @@ int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sw
         return 0;
 }
 
-_Noreturn static void remover_main(const struct ctx *ctx, const char *program, const char *name, int sock) {
+/* ---- the caller ---- */
+
+/** struct caller - what it needs; borrowed */
+struct caller {
+        const struct ctx *ctx;
+        const struct cli_args *args;
+        const char *program, *name, *run_id;
+        int sock; /* to the supervisor, whose end is the order to end */
+        bool detached;
+};
+
+/** struct word - the caller to the supervisor, once at most: the call ended before its time */
+struct word {
+        int code;
+        char text[ERROR_MSG_MAX];
+};
+
+/* Whether the container @name is one of this run, which has none that lives. */
+static bool is_stale(const struct caller *c) {
+        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        char want[128];
+
+        cli_add(&args, "%s", c->program);
+        cli_add(&args, "inspect");
+        cli_add_pair(&args, "--format", "{{index .Config.Labels \"ironflow.io/run-id\"}}");
+        cli_add(&args, "%s", c->name);
+        (void) snprintf(want, sizeof(want), "%s\n", c->run_id);
+        return cli_run(c->ctx, &args, REMOVE_MS, &result, NULL) == 0 && result.exit_code == 0 &&
+               strcmp(buf_cstr(&result.out), want) == 0;
+}
+
+/* Whether the supervisor wants no container any more, or is gone. */
+static bool is_over(const struct caller *c) {
+        struct pollfd fd = { .fd = c->sock, .events = POLLIN };
+
+        return poll(&fd, 1, 0) != 0;
+}
+
+/*
+ * run, until it ends. @ret_removed: the container was made, has ended, and the engine has removed it and has
+ * nothing to say of that. Return: 0: it ended as it should, or when it should; -errno as oci_call().
+ */
+static int call_run(const struct caller *c, bool *ret_removed, struct error *err) {
+        AUTO_CLI_RESULT struct cli_result result = { 0 };
+        const int r = cli_run_attached(c->ctx, c->args, c->sock, REMOVE_MS, &result, err);
+
+        *ret_removed = r == 0 && !c->detached && result.exit_code != ENGINE_FAILED && !result.err[0];
+        if (r == 0 && (is_over(c) || (c->detached && result.exit_code == 0)))
+                return 0;
+        return *ret_removed ? error_set(err, -ECONNRESET, "the container's first process died")
+                            : oci_ended(c->ctx, c->args, r, &result, err);
+}
+
+/* The same with one remedy for a name that is taken. */
+static int make(const struct caller *c, bool *ret_removed, struct error *err) {
+        int r = call_run(c, ret_removed, err);
+
+        if (r != -EEXIST || !is_stale(c) || oci_remove(c->ctx, c->program, c->name) < 0)
+                return r;
+        return call_run(c, ret_removed, err);
+}
+
+_Noreturn static void caller_main(struct caller *c) {
         AUTO_FD int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        char word;
+        struct error err = { 0 };
+        struct word word = { 0 };
+        bool removed = false;
         size_t len;
+        char none;
 
         (void) setpgid(0, 0);
         (void) prctl(PR_SET_NAME, "cofferdam-oci", 0, 0, 0);
         for (int i = 0; null >= 0 && i < 3; i++)
                 (void) dup2(null, i);
-        confine_fds(&sock, 1);
-        while (fdpass_recv(sock, &word, sizeof(word), &len, NULL, 0, NULL) >= 0)
+        confine_fds(&c->sock, 1);
+        word.code = make(c, &removed, &err);
+        if (word.code < 0) {
+                (void) snprintf(word.text, sizeof(word.text), "%s", err.msg);
+                (void) !fdpass_send(c->sock, &word, sizeof(word), NULL, 0);
+        }
+        while (fdpass_recv(c->sock, &none, sizeof(none), &len, NULL, 0, NULL) >= 0)
                 ; /* the end of file is all there is */
-        word = oci_remove(ctx, program, name) < 0 ? 'n' : 'y';
-        (void) !fdpass_send(sock, &word, sizeof(word), NULL, 0);
-        _exit(word == 'n');
+        _exit(!removed && word.code != -EEXIST && oci_remove(c->ctx, c->program, c->name) < 0);
 }
 
-static int remover_start(const struct ctx *ctx, const char *program, const char *name, struct container *c,
-                         struct error *err) {
+static int caller_start(struct caller *c, struct container *ret, struct error *err) {
         AUTO_FD int theirs = -1;
         int pair[2], r;
 
         r = fdpass_pair(pair);
         if (r < 0)
                 return error_set(err, r, "socketpair: %s", strerror(-r));
-        c->remover_sock = pair[0];
-        theirs = pair[1];
-        c->remover = sys_clone(0, &c->remover_pidfd);
-        if (c->remover == 0)
-                remover_main(ctx, program, name, theirs);
-        if (c->remover > 0)
+        ret->caller_sock = pair[0];
+        c->sock = theirs = pair[1];
+        ret->caller = sys_clone(0, &ret->caller_pidfd);
+        if (ret->caller == 0)
+                caller_main(c);
+        if (ret->caller > 0)
                 return 0;
-        r = c->remover;
-        c->remover = 0;
-        return error_set(err, r, "start the remover of the container: %s", strerror(-r));
+        r = ret->caller;
+        ret->caller = 0;
+        return error_set(err, r, "start the process that calls the engine: %s", strerror(-r));
+}
+
+void container_end(struct container *c) {
+        if (c->caller > 0)
+                (void) shutdown(c->caller_sock, SHUT_WR);
 }
 
 void container_remove(struct container *c) {
-        struct pollfd fd = { .fd = c->remover_pidfd, .events = POLLIN };
+        struct pollfd fd = { .fd = c->caller_pidfd, .events = POLLIN };
 
         c->conn = fd_close(c->conn);
         c->pidfd = fd_close(c->pidfd);
-        if (c->remover <= 0)
+        if (c->caller <= 0)
                 return;
-        (void) shutdown(c->remover_sock, SHUT_WR);
-        if (poll(&fd, 1, REMOVE_ALL_MS) <= 0)
-                (void) sys_pidfd_send_signal(c->remover_pidfd, SIGKILL);
-        while (waitpid(c->remover, NULL, 0) < 0 && errno == EINTR)
+        container_end(c);
+        if (poll(&fd, 1, END_ALL_MS) <= 0)
+                (void) sys_pidfd_send_signal(c->caller_pidfd, SIGKILL);
+        while (waitpid(c->caller, NULL, 0) < 0 && errno == EINTR)
                 ;
-        c->remover = 0;
-        c->remover_pidfd = fd_close(c->remover_pidfd);
-        c->remover_sock = fd_close(c->remover_sock);
+        c->caller = 0;
+        c->caller_pidfd = fd_close(c->caller_pidfd);
+        c->caller_sock = fd_close(c->caller_sock);
 }
 
 /* ---- the socket that pid 1 calls ---- */
@@ -226,19 +304,35 @@ static int make_ctl(int run_fd, int *ret_dir) {
         return TAKE_FD(sock);
 }
 
+/* What the caller says of the call that ended. Return: its code, -ETIMEDOUT, with a message. */
+static int hear_caller(const struct container *c, int timeout_ms, struct error *err) {
+        struct pollfd fd = { .fd = c->caller_sock, .events = POLLIN };
+        struct word word;
+        size_t len;
+
+        if (poll(&fd, 1, timeout_ms) <= 0 ||
+            fdpass_recv(c->caller_sock, &word, sizeof(word), &len, NULL, 0, NULL) < 0 || len != sizeof(word))
+                return error_set(err, -ECONNRESET, "the container's first process died");
+        word.text[sizeof(word.text) - 1] = '\0';
+        return error_set(err, word.code, "%s", word.text);
+}
+
 /* Waits for pid 1, and takes hold of it while its connection says that it lives. */
 static int await_call(int sock, struct container *c, struct error *err) {
-        struct pollfd fd = { .fd = sock, .events = POLLIN };
+        struct pollfd fds[2] = { { .fd = sock, .events = POLLIN },
+                                 { .fd = c->caller_sock, .events = POLLIN } };
         struct ucred peer;
         socklen_t size = sizeof(peer);
         int r;
 
         do
-                r = poll(&fd, 1, CALL_MS);
+                r = poll(fds, 2, RUN_MS);
         while (r < 0 && errno == EINTR);
         if (r == 0)
                 return error_set(err, -ETIMEDOUT, "the container's first process did not call within %d s",
-                                 CALL_MS / 1000);
+                                 RUN_MS / 1000);
+        if (!fds[0].revents)
+                return hear_caller(c, 0, err);
         c->conn = accept4(sock, NULL, NULL, SOCK_CLOEXEC);
         if (c->conn < 0 || getsockopt(c->conn, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
                 return error_set(err, -errno, "call of the container's first process: %s", strerror(errno));
@@ -249,41 +343,14 @@ static int await_call(int sock, struct container *c, struct error *err) {
         c->pidfd = sys_pidfd_open(peer.pid);
         if (c->pidfd < 0)
                 return error_set(err, c->pidfd, "the container's first process: %s", strerror(-c->pidfd));
-        fd = (struct pollfd){ .fd = c->conn, .events = POLLIN };
-        if (poll(&fd, 1, 0) != 0) /* it has nothing to say: it is gone */
-                return error_set(err, -ECONNRESET, "the container's first process died");
+        fds[0].fd = c->conn;
+        if (poll(fds, 1, 0) != 0) /* it has nothing to say: it is gone */
+                return hear_caller(c, WORD_MS, err);
         c->pid = peer.pid;
         return 0;
 }
 
-/* ---- the engine ---- */
-
-/* Whether the container @name is one of this run, which has none that lives. */
-static bool is_stale(const struct driver_plan *plan, const char *name, const char *run_id) {
-        AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
-        AUTO_CLI_RESULT struct cli_result result = { 0 };
-        char want[128];
-
-        cli_add(&args, "%s", plan->oci->program);
-        cli_add(&args, "inspect");
-        cli_add_pair(&args, "--format", "{{index .Config.Labels \"ironflow.io/run-id\"}}");
-        cli_add(&args, "%s", name);
-        (void) snprintf(want, sizeof(want), "%s\n", run_id);
-        return cli_run(plan->ctx, &args, REMOVE_MS, &result, NULL) == 0 && result.exit_code == 0 &&
-               strcmp(buf_cstr(&result.out), want) == 0;
-}
-
-/* run, with one remedy for a name that is taken. */
-static int run(const struct driver_plan *plan, const struct cli_args *args, const char *name,
-               const char *run_id, struct error *err) {
-        int r = oci_call(plan->ctx, args, RUN_MS, NULL, err);
-
-        if (r != -EEXIST || !is_stale(plan, name, run_id))
-                return r;
-        if (oci_remove(plan->ctx, plan->oci->program, name) < 0)
-                return r;
-        return oci_call(plan->ctx, args, RUN_MS, NULL, err);
-}
+/* ---- the start ---- */
 
 static int link_of(const char *link, char *ret, size_t size) {
         const ssize_t n = readlink(link, ret, size - 1);
@@ -300,6 +367,12 @@ int container_start(const struct driver_plan *plan, const struct start_request *
         const int run_fd = req->run_fd;
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
         char link[32], run_dir[PATH_MAX], exe[PATH_MAX], name[96];
+        struct caller caller = { .ctx = plan->ctx,
+                                 .args = &args,
+                                 .program = plan->oci->program,
+                                 .name = name,
+                                 .run_id = run_id,
+                                 .detached = !req->first };
         AUTO_FD int sock = -1, ctl = -1;
         int r;
 
@@ -323,9 +396,7 @@ int container_start(const struct driver_plan *plan, const struct start_request *
         if (sock < 0)
                 return error_set(err, sock, "socket for the container: %s", strerror(-sock));
         (void) !mark_used(plan->ctx, plan->oci->program, true); /* without it gc would miss what is left */
-        r = remover_start(plan->ctx, plan->oci->program, name, c, err);
-        if (r == 0)
-                r = run(plan, &args, name, run_id, err);
+        r = caller_start(&caller, c, err);
         if (r == 0)
                 r = await_call(sock, c, err);
         (void) unlinkat(ctl, "socket", 0); /* nobody else is to call */

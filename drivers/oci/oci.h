@@ -56,14 +56,14 @@ struct oci {
 
 /** struct container - one that runs; OCI_CONTAINER_INIT is none */
 struct container {
-        pid_t pid; /* of its first process, as this process counts */
-        int pidfd; /* of the same; owned */
-        int conn;  /* to it; owned */
-        pid_t remover;
-        int remover_pidfd, remover_sock; /* owned */
+        pid_t pid;                     /* of its first process, as this process counts */
+        int pidfd;                     /* of the same; owned */
+        int conn;                      /* to it; owned */
+        pid_t caller;                  /* of the engine */
+        int caller_pidfd, caller_sock; /* owned */
 };
 #define OCI_CONTAINER_INIT \
-        { .pidfd = -1, .conn = -1, .remover_pidfd = -1, .remover_sock = -1 }
+        { .pidfd = -1, .conn = -1, .caller_pidfd = -1, .caller_sock = -1 }
 
 /** oci_free() - NULL-safe. Return: NULL. */
 struct oci *oci_free(struct oci *oci);
@@ -76,6 +76,9 @@ struct oci *oci_free(struct oci *oci);
  */
 int container_start(const struct driver_plan *plan, const struct start_request *req, struct container *ret,
                     struct error *err) __attribute__((warn_unused_result));
+
+/** container_end() - say that its end is near and no accident; idempotent */
+void container_end(struct container *container);
 
 /** container_remove() - end it and wait until the engine has forgotten it; idempotent. Executes nothing
  * itself. */
@@ -140,6 +143,13 @@ const char *oci_words(const char *text);
  */
 int oci_call(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct buf *ret_out,
              struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * oci_ended() - the same of a call that was made and ended otherwise than by success
+ * @r: what cli_run() returned
+ */
+int oci_ended(const struct ctx *ctx, const struct cli_args *args, int r, const struct cli_result *result,
+              struct error *err) __attribute__((warn_unused_result));
 
 /**
  * image_resolve() - find the image, pull it when it is not there, and who works in it

@@ -228,6 +228,41 @@ leaves_nothing_when_killed() {
         "$C" rm "$id" >/dev/null 2>&1 || true
         nothing_left "$1"
 }
+calls_once() { # one call makes and removes the container of a command
+        engine_ready "$1"
+        shim "$1" <<'X'
+echo "$1" >>"$0.calls"
+exec "$real" "$@"
+X
+        boxed "$1" -- true
+        eq 'image run' "$(xargs <"shim/$1.calls")" 'calls'
+        nothing_left "$1"
+}
+outlives() { # ENGINE WHO: is killed while a command runs
+        local clients line victim rc=0
+        engine_ready "$1"
+        boxed "$1" -- sh -c 'echo >here; until [ -e go ]; do sleep 0.1; done; exit 3' &
+        wait_for 60 [ -e here ] || fail 'no command runs'
+        line='--rm --pull never --name cofferdam-'
+        clients=$(live_pids "run $line")
+        case $2 in
+        client) victim=$clients ;;
+        caller) victim=$(for pid in $clients; do ps -o ppid= -p "$pid"; done | while read -r pid; do
+                [ "$(cat "/proc/$pid/comm")" != cofferdam-oci ] || echo "$pid"
+        done) ;;
+        supervisor) victim=$(python3 -c 'import glob,json; [print(json.load(open(p))["supervisor"]["pid"]) for p in glob.glob("'"$XDG_STATE_HOME"'/cofferdam/runs/*/state.json")]') ;;
+        esac
+        [ "$victim" ] || fail "no $2 among: $clients"
+        # shellcheck disable=SC2086 # podman of a user is two
+        kill -KILL $victim
+        : >go
+        wait $! || rc=$?
+        case $2 in supervisor) [ "$rc" != 3 ] || fail 'it was not killed' ;; *) eq 3 "$rc" 'exit status' ;; esac
+        wait_for 60 none_live "run $line" || fail "a client is left: $(live_pids "run $line")"
+        wait_for 60 eval "[ -z \"\$(containers $1)\" ]" || fail "left: $(containers "$1")"
+        "$C" gc >/dev/null
+        eq '' "$(containers "$1")" containers
+}
 says_what_is_wrong() {
         engine_ready "$1"
         status 125 sandbox -d "$1" --image no-such-image.invalid/x:1 --events "$W/events" -- true 2>err
@@ -268,7 +303,7 @@ leaves_others_their_name() {
         shim "$1" <<'X'
 name=$(sed -n 's/.*--name \(cofferdam-[0-9a-f]*\).*/\1/p' <<<"$*")
 if [ "$1" = run ]; then "$real" create --name "$name" --ulimit nofile=64 --ulimit nproc=64 busy:1 true >"$0.did"; fi
-[ "$1" = rm ] || exec "$real" "$@"
+exec "$real" "$@"
 X
         status 125 boxed "$1" -- echo hi >out 2>err
         has "$(cat err)" 'is already in use'
@@ -277,6 +312,34 @@ X
         "$1" ps -aq --no-trunc | grep -qx "$(cat "shim/$1.did")" || fail 'the container of somebody else is gone'
         PATH=${PATH#*:} "$1" rm "$(cat "shim/$1.did")" >/dev/null
         nothing_left "$1"
+}
+storage_row() { # ENGINE: state and evidence
+        "$C" doctor --json | python3 -c 'import json, sys
+[print(r["state"], r["evidence"]) for r in json.load(sys.stdin)["rows"] if r["key"] == sys.argv[1] + "_storage"]' "$1"
+}
+tells_its_storage() {
+        local said
+        engine_ready "$1"
+        case $1 in
+        podman) said=$(podman info --format '{{.Store.GraphDriverName}} at {{.Store.GraphRoot}}') ;;
+        docker) said=$(docker info --format '{{.Driver}} at {{.DockerRootDir}}') ;;
+        esac
+        has "$(storage_row "$1")" "ok $said, "
+}
+mends_its_storage() { # as the remedy of doctor says
+        [ "$(id -u)" != 0 ] || skip 'only a user has a podman that can be reset without harm to others'
+        engine_ready podman
+        export CONTAINERS_STORAGE_CONF=$W/conf XDG_RUNTIME_DIR=$W/run
+        mkdir run
+        printf '[storage]\ndriver = "vfs"\nrunroot = "%s"\nrootless_storage_path = "%s"\n' "$W/r" "$W/s" >conf
+        podman import "$E/image.tar" busy:1 >/dev/null 2>&1
+        has "$(storage_row podman)" "degraded vfs at $W/s: "
+        podman system reset --force >said 2>&1 || fail "$(cat said)"
+        sed -i 's/vfs/overlay/' conf
+        podman import "$E/image.tar" busy:1 >/dev/null 2>&1
+        has "$(storage_row podman)" "ok overlay at $W/s, "
+        eq overlay "$(podman info --format '{{.Store.GraphDriverName}}')"
+        podman system reset --force >said 2>&1 || fail "$(cat said)"
 }
 is_told_of_a_full_disk() { # what the engine says of it
         engine_ready "$1"
@@ -407,12 +470,16 @@ for engine in podman docker; do
         t "$engine: the network by name" filters_the_network $engine
         t "$engine: gc removes what no live run of ours owns, and nothing else" is_swept_by_its_labels $engine
         t "$engine: a killed supervisor leaves no container" leaves_nothing_when_killed $engine
+        t "$engine: a command takes one call besides the look at the image" calls_once $engine
+        for who in client caller supervisor; do t "$engine: its $who is killed under a command" outlives $engine $who; done
         t "$engine: a name that a dead container of the run has" takes_back_its_name $engine
         t "$engine: a name that another container has" leaves_others_their_name $engine
+        t "$engine: doctor says where its images are" tells_its_storage $engine
         t "$engine: a full disk" is_told_of_a_full_disk $engine
         t "$engine: refusals with a code and a reason" says_what_is_wrong $engine
 done
 t 'podman: a disk that is full' fills_its_disk
+t "podman: doctor's remedy for a store that copies" mends_its_storage
 t "docker: a user of root's daemon" serves_a_user_without_a_guard
 t 'podman is chosen for an image where native has none, native without' is_chosen_for_an_image
 t 'podman: its monitor is killed' survives_conmon
