@@ -104,6 +104,12 @@ int probe_place_make(int dir, char name[PROBE_NAME_MAX]) __attribute__((warn_unu
 /** probe_place_remove() - remove it with what a probe put there */
 void probe_place_remove(int dir, const char *name);
 
+/**
+ * probe_store() - the row of an engine that keeps its images in @place, by @driver; both as somebody says
+ * @place: absolute; need not be there yet
+ */
+void probe_store(const char *driver, const char *place, struct probe_result *ret);
+
 /* the attempts, by file; each is a row of the table in probe.c */
 probe_try try_user_namespace, try_loopback, try_nftables, try_uid_ranges;         /* probe-namespace.c */
 probe_try try_fuse_device, try_fuse_mount, try_mount_api, try_tmpfs, try_overlay; /* probe-mount.c */
@@ -111,8 +117,9 @@ probe_try try_proc, try_pivot_root, try_openat2, try_idmap;                     
 probe_try try_kernel, try_environment, try_linkage, try_programs, try_state_dir,
         try_devices;                                                              /* probe-system.c */
 probe_try try_time_namespace, try_nesting, try_fuse_features, try_seccomp_notify; /* probe-feature.c */
-probe_try try_docker, try_podman, try_podman_runtime, try_docker_daemon,
+probe_try try_docker, try_podman, try_podman_runtime, try_docker_daemon, try_docker_storage,
         try_podman_service;                              /* probe-service.c */
+probe_try try_podman_storage;                            /* probe-storage.c */
 probe_try try_kubernetes_context, try_kubernetes_server; /* probe-service.c */
 probe_try try_seccomp, try_landlock, try_cgroup;         /* probe-system.c */
 probe_try try_limits;                                    /* probe-limits.c */

@@ -224,11 +224,31 @@ static bool is_rootless(const json_t *info) {
         return json_is_true(json_object_get(info, "Rootless"));
 }
 
-/* Asks the engine that listens at @path who it is. */
-static void ask_engine(const char *path, struct probe_result *ret) {
+/** tell_info - what an engine at @path that gave @info is */
+typedef void tell_info(const json_t *info, const char *path, struct probe_result *ret);
+
+static void tell_engine(const json_t *info, const char *path, struct probe_result *ret) {
+        char version[64], storage[32];
+
+        (void) escape_str(text_of(info, "ServerVersion"), version, sizeof(version));
+        (void) escape_str(text_of(info, "Driver"), storage, sizeof(storage));
+        result_note(ret, "version %.20s, %s, storage %.16s, at %.40s", version,
+                    is_rootless(info) ? "rootless" : "of root", storage, ESC(path));
+}
+
+static void tell_storage(const json_t *info, const char *path, struct probe_result *ret) {
+        const char *const root = text_of(info, "DockerRootDir");
+
+        if (*root != '/')
+                result_fact(ret, -EPROTO, "what answers at %.50s does not say where it stores", ESC(path));
+        else
+                probe_store(text_of(info, "Driver"), root, ret);
+}
+
+/* Asks the engine that listens at @path. */
+static void ask_engine(const char *path, tell_info *tell, struct probe_result *ret) {
         AUTO_BUF struct buf answer = { 0 };
         AUTO_JSON json_t *info = NULL;
-        char version[64], storage[32];
         const char *body = "";
         const int r = http_get(path, "/info", &answer, &body);
 
@@ -243,10 +263,7 @@ static void ask_engine(const char *path, struct probe_result *ret) {
                 result_fact(ret, -EPROTO, "what answers at %.50s is no container engine", ESC(path));
                 return;
         }
-        (void) escape_str(text_of(info, "ServerVersion"), version, sizeof(version));
-        (void) escape_str(text_of(info, "Driver"), storage, sizeof(storage));
-        result_note(ret, "version %.20s, %s, storage %.16s, at %.40s", version,
-                    is_rootless(info) ? "rootless" : "of root", storage, ESC(path));
+        tell(info, path, ret);
 }
 
 /* The unix socket that @variable names, NULL: it is not set; "" for another kind of address. */
@@ -261,7 +278,7 @@ static const char *named_socket(const struct probe_host *host, const char *varia
 
 /* @variable, then @own below the runtime directory, then @common. */
 static void find_engine(const struct probe_host *host, const char *variable, const char *own,
-                        const char *common, struct probe_result *ret) {
+                        const char *common, tell_info *tell, struct probe_result *ret) {
         const char *const runtime = ctx_getenv(host->ctx, "XDG_RUNTIME_DIR");
         const char *const named = named_socket(host, variable);
         char path[PATH_MAX];
@@ -272,21 +289,26 @@ static void find_engine(const struct probe_host *host, const char *variable, con
         }
         (void) snprintf(path, sizeof(path), "%s/%s", runtime ? runtime : "", own);
         if (named)
-                ask_engine(named, ret);
+                ask_engine(named, tell, ret);
         else if (runtime && access(path, F_OK) == 0)
-                ask_engine(path, ret);
+                ask_engine(path, tell, ret);
         else if (access(common, F_OK) == 0)
-                ask_engine(common, ret);
+                ask_engine(common, tell, ret);
         else
                 result_fact(ret, -ENOENT, "no socket at %s", common);
 }
 
 void try_docker_daemon(const struct probe_host *host, struct probe_result *ret) {
-        find_engine(host, "DOCKER_HOST", "docker.sock", "/var/run/docker.sock", ret);
+        find_engine(host, "DOCKER_HOST", "docker.sock", "/var/run/docker.sock", tell_engine, ret);
+}
+
+void try_docker_storage(const struct probe_host *host, struct probe_result *ret) {
+        find_engine(host, "DOCKER_HOST", "docker.sock", "/var/run/docker.sock", tell_storage, ret);
 }
 
 void try_podman_service(const struct probe_host *host, struct probe_result *ret) {
-        find_engine(host, "CONTAINER_HOST", "podman/podman.sock", "/run/podman/podman.sock", ret);
+        find_engine(host, "CONTAINER_HOST", "podman/podman.sock", "/run/podman/podman.sock", tell_engine,
+                    ret);
         if (ret->code != -ENOENT)
                 return;
         *ret = (struct probe_result){ .code = 0 };

@@ -118,12 +118,18 @@ static const struct probe probes[] = {
         { "docker daemon", "docker_daemon", false, false, false, 0, try_docker_daemon, NULL,
           "--driver docker cannot be used",
           "sudo systemctl start docker; a user has to be in the group docker" },
+        { "docker storage", "docker_storage", false, false, false, 0, try_docker_storage, "docker_daemon",
+          "containers of docker are slow to make, or there is no room for them",
+          "look at the data-root of /etc/docker/daemon.json" },
         { "podman client", "podman_client", false, false, false, 0, try_podman, NULL,
           "--driver podman cannot be used", "sudo apt-get install podman uidmap" },
         { "podman runtime", "podman_runtime", false, false, false, 0, try_podman_runtime, "podman_client",
           "podman starts no container: crun does not do with control groups of both versions",
           "sudo apt-get install runc; sudo mkdir -p /etc/containers/containers.conf.d; printf "
           "'[engine]\\nruntime = \"runc\"\\n' | sudo tee /etc/containers/containers.conf.d/runc.conf" },
+        { "podman storage", "podman_storage", false, false, false, 0, try_podman_storage, "podman_client",
+          "containers of podman are slow to make, or cannot be made",
+          "look at the graphroot of containers-storage.conf(5)" },
         { "podman service", "podman_service", false, false, false, 0, try_podman_service, NULL,
           "none: podman needs no service",
           "systemctl --user start podman.socket (podman itself works without)" },
@@ -174,6 +180,19 @@ static const struct {
         { "limits", -ENOBUFS, "raise 'ulimit -d' to 65536 at least" },
         { "limits", -EFBIG, "raise 'ulimit -f' to 64 KiB at least" },
         { "limits", -EAGAIN, "raise 'ulimit -u', or end some processes" },
+        { "docker_storage", -ENOSPC,
+          "docker system prune --all, or a data-root elsewhere in /etc/docker/daemon.json" },
+        { "docker_storage", -EOPNOTSUPP,
+          "write {\"storage-driver\": \"overlay2\"} to /etc/docker/daemon.json; sudo systemctl restart "
+          "docker; "
+          "images have to be pulled again" },
+        { "podman_storage", -ENOSPC,
+          "podman system prune --all, or a graphroot elsewhere in containers-storage.conf(5)" },
+        { "podman_storage", -EOPNOTSUPP,
+          "podman system reset (it removes all images); then driver = \"overlay\" below [storage] in "
+          "~/.config/containers/storage.conf, of root in /etc/containers/storage.conf" },
+        { "podman_storage", -EACCES, "log in as this user, not by su or sudo; or unset XDG_RUNTIME_DIR" },
+        { "podman_storage", -EPERM, "sudo chown -R $USER ~/.local/share/containers" },
         { "cgroup", -ENOENT, "boot with systemd.unified_cgroup_hierarchy=1" },
 };
 
@@ -186,10 +205,11 @@ static const char *row_remedy(const struct probe *p, int code) {
 
 /* Refusals of these rows come from files, not from who guards namespaces and system calls. */
 static bool blamable(const struct probe *p) {
-        static const char *const others[] = { "fuse_device",        "uid_ranges",       "cgroup",
-                                              "landlock",           "docker_daemon",    "podman_service",
-                                              "docker_client",      "podman_client",    "podman_runtime",
-                                              "kubernetes_context", "kubernetes_server" };
+        static const char *const others[] = { "fuse_device",      "uid_ranges",     "cgroup",
+                                              "landlock",         "docker_daemon",  "podman_service",
+                                              "docker_client",    "podman_client",  "podman_runtime",
+                                              "docker_storage",   "podman_storage", "kubernetes_context",
+                                              "kubernetes_server" };
 
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)
                 if (strcmp(p->key, others[i]) == 0)

@@ -329,6 +329,81 @@ docker_that_answers() {
         row 'docker daemon' ok
         has "$(tr -s ' \n' ' ' <<<"$text")" 'version 27.1, rootless, storage overlay2'
 }
+docker_keeps_its_images() {
+        local state part info
+        while read -r state part info; do
+                engine $'HTTP/1.0 200 OK\r\n\r\n'"$info"
+                asked 4
+                row 'docker storage' "$state"
+                has "$(tr -s ' \n' ' ' <<<"$text")" "${part//_/ }"
+        done <<'X'
+ok overlay2_at_/nowhere/docker,_which_is_not_here {"Driver":"overlay2","DockerRootDir":"/nowhere/docker"}
+ok _MiB_free {"Driver":"overlay2","DockerRootDir":"/usr"}
+degraded "storage-driver":_"overlay2" {"Driver":"vfs","DockerRootDir":"/"}
+degraded does_not_say_where {"Driver":"overlay2"}
+X
+}
+# podman_storage [VARIABLE=VALUE...]: the row, of a podman that is one in name only
+podman_storage() {
+        mkdir -p shim
+        printf '#!/bin/sh\necho podman version 9\n' >shim/podman
+        chmod +x shim/podman
+        env "$@" PATH="$W/shim:$PATH" "$C" doctor >out 2>err
+        eq '' "$(cat err)" stderr
+        narrow
+}
+podman_keeps_its_images() { # what is configured, and what made the store that is there
+        local conf=$W/storage.conf store=$W/store
+        printf '# driver = "btrfs"\n[storage]\n driver = "overlay" # or\ngraphroot = "%s"\nrootless_storage_path="%s"\n' "$store" "$store" >"$conf"
+        podman_storage CONTAINERS_STORAGE_CONF="$conf"
+        row 'podman storage' ok
+        has "$(tr -d ' \n' <<<"$text")" "overlayat$(dirname "$store"),"
+        mkdir -p "$store/vfs-images"
+        podman_storage CONTAINERS_STORAGE_CONF="$conf"
+        row 'podman storage' degraded
+        has "$(tr -d ' \n' <<<"$text")" "vfsat$store"
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'remedy: podman system reset'
+        mkdir "$store/overlay-images"
+        podman_storage CONTAINERS_STORAGE_CONF="$conf"
+        row 'podman storage' ok
+        podman_storage CONTAINERS_STORAGE_CONF="$conf" STORAGE_DRIVER=vfs
+        row 'podman storage' degraded
+        printf '[storage]\ndriver = "\e[2J"\ngraphroot = "/\e[2J"\nrootless_storage_path = "/\e[2J"\n' >"$conf"
+        podman_storage CONTAINERS_STORAGE_CONF="$conf"
+        lacks "$(cat out)" $'\e'
+}
+podman_of_another_session() { # su and sudo leave a user the runtime directory of somebody else
+        [ "$(id -u)" != 0 ] || skip 'only a user has a runtime directory of his own'
+        mkdir -p ro "$HOME/.local/share/containers/storage/overlay-images"
+        podman_storage XDG_RUNTIME_DIR="$W/ro"
+        row 'podman storage' ok
+        has "$(tr -d ' \n' <<<"$text")" "overlayat$HOME/.local/share/con" # and as much as a line takes
+        chmod 555 ro
+        podman_storage XDG_RUNTIME_DIR="$W/ro"
+        row 'podman storage' degraded
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'remedy: log in as this user'
+        chmod 555 "$HOME/.local/share/containers/storage"
+        podman_storage XDG_RUNTIME_DIR="$T/run"
+        row 'podman storage' degraded
+        has "$(tr -s ' \n' ' ' <<<"$text")" 'remedy: sudo chown'
+        chmod 755 "$HOME/.local/share/containers/storage"
+        rm -r "$HOME/.local"
+}
+stores_without_room() {
+        local options part
+        unshare -Urm true 2>/dev/null || skip 'no user namespaces here'
+        printf '[storage]\ndriver = "overlay"\ngraphroot = "/mnt/s"\n' >conf
+        while read -r options part; do
+                # shellcheck disable=SC2016
+                podman_storage CONTAINERS_STORAGE_CONF="$W/conf" unshare -Urm sh -c 'mount -t tmpfs -o "$1" none /mnt && shift && exec "$@"' - "$options" env
+                row 'podman storage' degraded
+                has "$(tr -s ' \n' ' ' <<<"$text")" "${part//_/ }"
+        done <<'X'
+size=8m only_8_MiB_free
+size=3g,nr_inodes=100 inodes_free
+size=3g,ro EROFS
+X
+}
 # an answer without an end, one that is no HTTP, and one with what a terminal would obey
 docker_that_lies() {
         local answer
@@ -627,6 +702,10 @@ t 'JSON says the default mode, and what works' json_says_the_default
 t 'a docker socket that never answers' docker_that_never_answers
 t 'a docker daemon that answers' docker_that_answers
 t 'a docker daemon that lies' docker_that_lies
+t 'where docker keeps its images' docker_keeps_its_images
+t 'where podman keeps its images' podman_keeps_its_images
+t 'podman with the runtime directory of another session' podman_of_another_session
+t 'a store of images without room' stores_without_room
 t 'a cluster that does not answer' cluster_is_bounded
 t 'a cluster that listens' cluster_that_listens
 t '--target checks the specification' target_checks_the_specification
