@@ -333,7 +333,7 @@ docker_keeps_its_images() {
         local state part info
         while read -r state part info; do
                 engine $'HTTP/1.0 200 OK\r\n\r\n'"$info"
-                asked 4
+                asked 60
                 row 'docker storage' "$state"
                 has "$(tr -s ' \n' ' ' <<<"$text")" "${part//_/ }"
         done <<'X'

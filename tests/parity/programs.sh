@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Test suites of ten programs, on the host and in each driver: as many tests pass inside as outside. By hand, since it
-# takes most of an hour: COFFERDAM_PROGRAMS=1 tests/integration/as.sh user programs [PROGRAM...]
+# takes hours: COFFERDAM_PROGRAMS=1 tests/integration/as.sh user programs [PROGRAM...]
+# COFFERDAM_DRIVERS: in which of them (default: native podman docker). A line is printed as each suite ends.
 # What they are built with is installed by COFFERDAM_PROGRAMS=1 ./dev setup.
 # shellcheck disable=SC2054,SC2034,SC2046,SC2016,SC2031,SC2317 # suites are named by their programs, functions too
 # shellcheck source=tests/integration/lib.sh
@@ -21,8 +22,10 @@ make_image() {
         cp /etc/passwd /etc/group /etc/nsswitch.conf /etc/services /etc/protocols "$root/etc/"
         tar -C "$root" -cf "$E/image.tar" .
 }
+bare=()
+[ "$(id -u)" != 0 ] || bare=(setpriv --bounding-set=-all --inh-caps=-all)
 shown=(--image busy:1 --mount type=bind,source=/usr,target=/usr,readonly --mount type=bind,source=/etc/alternatives,target=/etc/alternatives,readonly)
-drivers=(native)
+drivers=()
 sources=$T/sources
 
 # The sources of Debian, checked by apt-get with Debian's key.
@@ -57,8 +60,19 @@ suite_busybox='cd testsuite && SKIP_KNOWN_BUGS=1 ./runtest'
 build_bash() { ./configure --without-bash-malloc && make; }
 suite_bash='make -k tests'
 
-# passed FILE: how many lines of the log say that a test passed; the suites say it in their own ways
+# what differs, by the names that suites give, and why
+declare -A differs=(
+        # nothing in a workspace gets such a bit: cofferdam-guard(7); the host's name, which an engine writes to /etc/hosts
+        [busybox]='cpio restores suid/sgid bits|hostname-d-works'
+        # the configuration of a repository is held, so that no rename carries it elsewhere, and git does not copy: EXDEV
+        [git]='re-init to move gitdir'
+)
+
+# passed PROGRAM FILE: how many lines of the log say that a test passed; the suites say it in their own ways
 passed() {
+        if [ "${differs[$1]-}" ]; then
+                sed -Ei "/${differs[$1]//\//\\/}/d" "$2"
+        fi
         case $1 in
         tar) sed -n 's/^\([0-9]*\) tests were successful.*/\1/p; s/^\([0-9]*\) tests behaved as expected.*/\1/p' "$2" | tail -n 1 ;;
         sqlite3) sed -n 's/^\([0-9]*\) errors out of \([0-9]*\) tests.*/\2 \1/p' "$2" | awk '{ n += $1 - $2 } END { print n + 0 }' ;;
@@ -77,41 +91,45 @@ unpacked() {
 }
 
 compare() {
-        local name=$1 driver suite=suite_$1 wanted="" got options
+        local name=$1 driver suite=suite_$1 wanted="" got options differ="" began
         unpacked "$name" >build.log 2>&1 || fail "unpack: $(tail -n 5 build.log)"
         (cd "$name" && "build_$name") >build.log 2>&1 </dev/null || fail "build: $(tail -n 20 build.log)"
         mv "$name" built
         for driver in host "${drivers[@]}"; do # each at the path that the suite was configured for
                 rm -rf "$name"
                 cp -a built "$name"
-                options=() # its own failures are compared, too
+                began=$SECONDS options=() # its own failures are compared, too
                 [ "$driver" = host ] || [ "$driver" = native ] || options=("${shown[@]}")
                 if [ "$driver" = host ]; then
-                        (cd "$name" && timeout 1800 bash -c "${!suite}") >host.log 2>&1 </dev/null || true
+                        # as in a sandbox, no descriptors but three: bash's suite shows the number of the next one; and no
+                        # capability, for which suites of a root look
+                        (cd "$name" && timeout 3600 "${bare[@]}" python3 -c 'import os, sys; os.closerange(3, 4096); os.execvp(sys.argv[1], sys.argv[1:])' \
+                                bash -c "${!suite}") >host.log 2>&1 </dev/null || true
                 else
                         timeout 3600 "$C" run --driver "$driver" "${options[@]}" --name "$name" -w "$W/$name" -- bash -c "${!suite}" >"$driver.log" 2>&1 </dev/null || true
                         "$C" rm -f "$name" >/dev/null 2>&1 || true # what the guard held of it
                 fi
                 got=$(passed "$name" "$driver.log")
-                echo "$name: $driver $got" >&3
+                echo "# $name: $driver: $got in $((SECONDS - began)) s" >&3
                 if [ "$driver" = host ]; then
                         wanted=$got
                         case $wanted in '' | 0*) fail "nothing passes on the host: $(tail -n 20 host.log)" ;; esac
                 elif [ "$wanted" != "$got" ]; then
                         diff <(verdicts host.log) <(verdicts "$driver.log") | head -n 40
-                        [ -z "${COFFERDAM_LOGS-}" ] || cp -r "$W/." "$COFFERDAM_LOGS/$name"
-                        fail "$driver: want $wanted, got $got"
+                        differ+=" $driver: want $wanted, got $got."
                 fi
         done
         rm -rf "$name" built
+        [ -z "${COFFERDAM_LOGS-}" ] || { mkdir -p "$COFFERDAM_LOGS/$name" && cp ./*.log "$COFFERDAM_LOGS/$name/"; }
+        [ -z "$differ" ] || fail "$differ"
 }
 verdicts() { grep -E '^ ?(PASS|FAIL|ok|not ok|[0-9 ]+:)' "$1" | sed 's/  *ok$/ ok/'; }
 
-for engine in ${COFFERDAM_ENGINES-podman docker}; do
-        if (engine_ready "$engine") >"$T/out" 2>&1 </dev/null; then drivers+=("$engine"); else echo "# $engine: $(cat "$T/skip" "$T/out" 2>/dev/null)"; fi
+for engine in ${COFFERDAM_DRIVERS:-native podman docker}; do
+        if [ "$engine" = native ] || (engine_ready "$engine") >"$T/out" 2>&1 </dev/null; then drivers+=("$engine"); else echo "# $engine: $(cat "$T/skip" "$T/out" 2>/dev/null)"; fi
         rm -f "$T/skip"
 done
-exec 3> >(sed 's/^/# /')
+exec 3>&1
 fetch jq gzip sed tar sqlite3 lua5.1 zlib git busybox bash || {
         echo "1..0 # SKIP offline: no sources: $(tail -n 1 "$T/fetch")"
         exit 0
