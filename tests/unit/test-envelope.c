@@ -163,7 +163,7 @@ static void channel_wait_takes_a_line_at_the_limit(void **state) {
                 pid = write_from_child(fds, line.data, line.len);
                 (void) close(fds[1]);
                 assert_int_equal(channel_init(&c, fds[0], fds[0]), 0);
-                assert_int_equal(channel_wait(&c, 10000, &e, NULL), over ? -EMSGSIZE : 1);
+                assert_int_equal(channel_wait(&c, 60000, &e, NULL), over ? -EMSGSIZE : 1);
                 (void) close(fds[0]);
                 assert_int_equal(waitpid(pid, &status, 0), pid);
         }
@@ -215,7 +215,7 @@ static void channel_send_reads_while_it_writes(void **state) {
         pair(fds);
         pid = fork();
         assert_true(pid >= 0);
-        (void) alarm(60);
+        (void) alarm(600);
         assert_int_equal(channel_init(&c, fds[pid == 0], fds[pid == 0]), 0);
         (void) close(fds[pid != 0]);
         for (int i = 0; i < LINES; i++)
@@ -224,7 +224,7 @@ static void channel_send_reads_while_it_writes(void **state) {
         for (int i = 0; i < LINES; i++) {
                 AUTO_ENVELOPE struct envelope e = { 0 };
 
-                if (channel_wait(&c, 30000, &e, NULL) != 1)
+                if (channel_wait(&c, 300000, &e, NULL) != 1)
                         _exit(2);
         }
         if (pid == 0) { /* valgrind counts what an end leaves */

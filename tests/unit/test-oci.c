@@ -35,7 +35,7 @@ static void cli_run_keeps_streams_apart(void **state) {
         AUTO_CLI_RESULT struct cli_result result = { 0 };
 
         (void) state;
-        assert_int_equal(shell("echo out; echo err >&2; echo; exit 7", 10000, &result, NULL), 0);
+        assert_int_equal(shell("echo out; echo err >&2; echo; exit 7", 60000, &result, NULL), 0);
         assert_int_equal(result.exit_code, 7);
         assert_string_equal(buf_cstr(&result.out), "out\n\n");
         assert_string_equal(result.err, "err");
@@ -46,7 +46,7 @@ static void cli_run_sets_the_locale(void **state) {
         AUTO_CLI_RESULT struct cli_result result = { 0 };
 
         (void) state;
-        assert_int_equal(shell("echo $LC_ALL $LANG $KEPT $PWD; cat", 10000, &result, NULL), 0);
+        assert_int_equal(shell("echo $LC_ALL $LANG $KEPT $PWD; cat", 60000, &result, NULL), 0);
         assert_string_equal(buf_cstr(&result.out), "C C yes /\n");
 }
 
@@ -57,7 +57,7 @@ static void cli_run_has_a_group_of_its_own(void **state) {
 
         (void) state;
         (void) snprintf(ours, sizeof(ours), "%d\n", getpgrp());
-        assert_int_equal(shell("cut -d' ' -f5 /proc/$$/stat", 10000, &result, NULL), 0);
+        assert_int_equal(shell("cut -d' ' -f5 /proc/$$/stat", 60000, &result, NULL), 0);
         assert_string_not_equal(buf_cstr(&result.out), ours);
 }
 
@@ -79,7 +79,7 @@ static void cli_run_waits_for_no_heir(void **state) {
         AUTO_CLI_RESULT struct cli_result result = { 0 };
 
         (void) state;
-        assert_int_equal(shell("sleep 5 & echo id", 4000, &result, NULL), 0);
+        assert_int_equal(shell("sleep 90 & echo id", 60000, &result, NULL), 0);
         assert_string_equal(buf_cstr(&result.out), "id\n");
 }
 
@@ -87,7 +87,7 @@ static void cli_run_keeps_the_last_words(void **state) {
         AUTO_CLI_RESULT struct cli_result result = { 0 };
 
         (void) state;
-        assert_int_equal(shell("head -c 100000 /dev/zero | tr '\\0' x >&2; printf 'the end' >&2", 10000,
+        assert_int_equal(shell("head -c 100000 /dev/zero | tr '\\0' x >&2; printf 'the end' >&2", 60000,
                                &result, NULL),
                          0);
         assert_int_equal(strlen(result.err), CLI_ERR_KEEP);
@@ -100,9 +100,9 @@ static void cli_run_refuses_a_flood(void **state) {
 
         (void) state;
         (void) snprintf(script, sizeof(script), "head -c %d /dev/zero", CLI_OUT_MAX);
-        assert_int_equal(shell(script, 10000, &exact, NULL), 0);
+        assert_int_equal(shell(script, 60000, &exact, NULL), 0);
         (void) snprintf(script, sizeof(script), "head -c %d /dev/zero", CLI_OUT_MAX + 1);
-        assert_int_equal(shell(script, 10000, &more, NULL), -EFBIG);
+        assert_int_equal(shell(script, 60000, &more, NULL), -EFBIG);
 }
 
 static void cli_run_says_what_is_missing(void **state) {
