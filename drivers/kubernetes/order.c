@@ -107,7 +107,7 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
         if (!pod || add_env(pod, of->env, of->n_env) < 0 || add_env(pod, (const char *const[]){ id }, 1) < 0)
                 return NULL;
         order = json_pack(
-                "{s:o,s:O,s:s,s:s,s:I,s:I,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s,s:b,s:o*,s:I,s:b,s:I}",
+                "{s:o,s:O,s:s,s:s,s:I,s:I,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s*,s:s,s:b,s:o*,s:I,s:b,s:I,s:I}",
                 "objects", objects_of(plan), "pod", pod, "pod_name", plan->name, "container", plan->container,
                 "now_s", (json_int_t) plan->now_s, "previous_ms",
                 (json_int_t) (k->previous_attempt_timeout_ms ? k->previous_attempt_timeout_ms : PREVIOUS_MS),
@@ -117,7 +117,7 @@ static json_t *order_json(const struct kube_run_order *of, const struct kube_pla
                 strcmp(of->copied->target, of->copied->pin.path) == 0, "rules",
                 of->copied->rules ? rules_to_json(of->copied->rules) : NULL, "bytes_max",
                 (json_int_t) of->spec->limits.disk, "comes_back", of->copied->comes_back, "copy_ms",
-                (json_int_t) k->copy_timeout_ms);
+                (json_int_t) k->copy_timeout_ms, "ready_ms", (json_int_t) k->start_timeout_ms);
         if (!order || (of->run_id && add_previous(order, plan) < 0) ||
             (of->n_secrets > 0 && add_secret(order, of, plan) < 0))
                 return NULL;

@@ -258,8 +258,8 @@ static int broken(struct run *run, const struct life_verdict *v, struct error *e
 static int overdue(struct run *run, const json_t *pod, struct life_verdict *v, struct error *err) {
         life_capacity(pod, v);
         run->code = v->code;
-        return error_set(err, -EIO, "pod '%s' does not run after %u s: %s", run->order.pod_name,
-                         (unsigned int) (run->order.ready_ms / 1000), v->text);
+        return error_set(err, -EIO, "pod '%s' does not run after %u s: %s: see kubernetes.start_timeout",
+                         run->order.pod_name, (unsigned int) (run->order.ready_ms / 1000), v->text);
 }
 
 static int wait_ready(struct run *run, json_t **ret, struct error *err) {

@@ -419,6 +419,9 @@ const struct key spec_keys[] = {
           AT(kubernetes.previous_attempt_timeout_ms), .min = 1000, .max = 31536000000, .unit = "ms",
           .fallback = "60s", .trust = TRUST_WORKFLOW,
           .help = "how long to wait for the end of an earlier attempt" },
+        { SECTION_KUBERNETES, "start_timeout", KEY_DURATION, AT(kubernetes.start_timeout_ms), .min = 1000,
+          .max = 31536000000, .unit = "ms", .fallback = "10m", .trust = TRUST_WORKFLOW,
+          .help = "how long the pod may take until it runs: no node has room for it, its image is fetched" },
         { SECTION_KUBERNETES, "copy_timeout", KEY_DURATION, AT(kubernetes.copy_timeout_ms), .min = 1000,
           .max = 31536000000, .unit = "ms", .fallback = "30m", .trust = TRUST_WORKFLOW,
           .help = "how long the workspace may take to go into the pod, and to come back; what has not come "

@@ -52,6 +52,7 @@ struct spec_kubernetes {
         char *run_id, *root_run_id, *step;
         char *owner_pod; /* "NAME/UID" */
         uint64_t previous_attempt_timeout_ms;
+        uint64_t start_timeout_ms;
         uint64_t copy_timeout_ms; /* each way; 0: the default */
         bool network_policy;
 };

@@ -191,6 +191,24 @@ what_never_runs_is_told_and_undone() {
 END
 }
 
+# red with life_look() in place of life_capacity(): a pod that no node takes had no code of its own
+no_node_takes_it() {
+        normal
+        workspace
+        tell set '{"pods": [{"match": "", "stay": "Pending", "unschedulable": "0/3 nodes are available: 3 Insufficient memory."}]}'
+        printf '{"version":1,"kubernetes":{"start_timeout":"2s"}}' >s.json
+        status 125 run -s s.json --events events -- true >out 2>err
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        has "$(cat err)" 'does not run after 2 s: Unschedulable: 0/3 nodes are available: 3 Insufficient memory.: see kubernetes.start_timeout'
+        has "$(cat events)" '"failure_code":"SANDBOX_CAPACITY"'
+        clear
+        # it has a node, and does not come up
+        tell set '{"pods": [{"match": "", "stay": "Pending"}]}'
+        status 125 run -s s.json --events events -- true >out 2>err
+        has "$(cat events)" '"failure_code":"SANDBOX_SETUP_TIMEOUT"'
+        clear
+}
+
 attempts_are_never_side_by_side() {
         local first second
         normal
@@ -427,6 +445,7 @@ t 'copy-on-write waits for review' copy_on_write_waits_for_review
 t 'commands run side by side' commands_run_side_by_side
 t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
 t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
+t 'a pod that no node takes is given up, by its code' no_node_takes_it
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
 t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
