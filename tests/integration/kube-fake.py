@@ -40,7 +40,7 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "status" (with "raw": its text), "silent" (answers no ping and sends nothing), "text" (status in a text frame),
      "close" (a close frame before the status)
 - POST /fake/compact            forget the history: watches from older versions get 410
-- POST /fake/cut                cut all watches, logs and execs that run
+- POST /fake/cut                cut all watches, logs and execs that run; {"watches": true}: the watches
 - POST /fake/status {"ns", "name", "status": {...}}   merge into a pod's status
 - POST /fake/object {"resource", "object"}            put an object there as it is
 - GET  /fake/log                JSON lines of all requests: method, path, query, user, body, code
@@ -106,7 +106,7 @@ LOCK = threading.RLock()
 CHANGED = threading.Condition(LOCK)
 objects = {}  # (resource, ns, name) -> object
 history = []  # (version, resource, type, object)
-state = {"version": 100, "forgotten": 0, "ip": 1, "cut": 0}
+state = {"version": 100, "forgotten": 0, "ip": 1, "cut": 0, "cut_watches": 0}
 faults = []
 log = []
 containers = {}  # uid -> Container
@@ -881,6 +881,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "line" in rule:
             self.chunk(rule["line"].encode() + b"\n")
         self.request.setblocking(True)
+        cut_number = state["cut"] + state["cut_watches"]
         seen, marked = version, time.time()
         while time.time() < until:
             with LOCK:
@@ -888,7 +889,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if not news:
                     CHANGED.wait(0.1)
                     news = [h for h in history if h[0] > seen]
-                if state["cut"] != self.cut_number:
+                if state["cut"] + state["cut_watches"] != cut_number:
                     raise Cut
                 seen = state["version"]
             if rule.get("silent"):
@@ -952,7 +953,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 state["forgotten"] = state["version"]
                 history.clear()
             elif word == "cut":
-                state["cut"] += 1
+                state["cut_watches" if self.body.get("watches") else "cut"] += 1
                 CHANGED.notify_all()
             elif word == "status":
                 pod = find("pods", self.body["ns"], self.body["name"])

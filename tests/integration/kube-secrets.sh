@@ -229,6 +229,53 @@ print(json.dumps({"allow": [f"{v} {r}" for o in json.load(open("admin.json")) if
         clear
 }
 
+# a credential that ends under a run, read again from its file or asked of its plugin: what watches, what waits in a command,
+# what is started later and what brings the workspace back. Red where 401 ends the watch for good, or the file is read once
+token_expires() { # HOW
+        local id how=$1
+        normal
+        echo admin-token >"$W/token"
+        printf '#!/bin/sh\nprintf %%s "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"status\\":{\\"token\\":\\"$(cat %s)\\"}}"\n' "$W/token" >plugin
+        chmod +x plugin
+        sed "s|token: [^}]*|$([ "$how" = file ] && echo "tokenFile: $W/token" || echo "exec: {apiVersion: client.authentication.k8s.io/v1, command: $W/plugin}")|" \
+                "$K/kubeconfig" >config
+        lacks "$(cat config)" admin-token
+        cp "$K/ca.crt" .
+        export KUBECONFIG=$W/config
+        id=$(start)
+        mkfifo "$W/go"
+        "$C" exec "$id" sh -c 'echo in; cat; echo out' <"$W/go" >waits 2>&1 &
+        exec 9>"$W/go"
+        wait_for 60 grep -q in waits || fail 'the command does not start'
+        # the old one is over, and the new one is not there yet: said, and nothing is lost
+        fake set '{"tokens": {"new-token": "later"}}'
+        fake compact
+        drop_watches() { curl -fsS --cacert "$K/ca.crt" -X POST -d '{"watches": true}' "$KUBE_URL/fake/cut" >/dev/null; }
+        drop_watches
+        status 125 "$C" exec "$id" true 2>err
+        eq 1 "$(wc -l <err)" "$(cat err)"
+        has "$(cat err)" 401
+        refused_watch() { [ "$(asked 'q["code"] == 401 and "/exec" not in q["path"]')" -gt 0 ]; }
+        wait_for 60 refused_watch || fail 'nothing watched'
+        echo new-token >"$W/new" && mv "$W/new" "$W/token"
+        status 0 "$C" exec "$id" sh -c 'echo made >made'
+        echo more >&9
+        exec 9>&-
+        wait $! || fail "the command that waited: $(cat waits)"
+        eq "$(printf 'in\nmore\nout')" "$(cat waits)"
+        watched_again() { [ "$(asked 'q.get("user") == "later" and q["method"] == "GET" and q["code"] == 200')" -gt 0 ]; }
+        wait_for 60 watched_again || fail 'it is not watched any more'
+        # and again, at the end of the run
+        fake set '{"tokens": {"last-token": "last"}}'
+        echo last-token >"$W/new" && mv "$W/new" "$W/token"
+        status 0 "$C" stop "$id" >out
+        eq made "$(cat ws/made)"
+        fake set '{"tokens": {"admin-token": "admin", "last-token": "last"}}'
+        clear
+}
+
+t 'a token of a file that expires under a run' token_expires file
+t 'a token of a plugin that expires under a run' token_expires plugin
 t 'files are one Secret of the pod, made behind it' as_files
 t 'a file is replaced in a run that lives' replaced
 t 'what the server refuses is said without the value' refused
