@@ -588,15 +588,17 @@ static int account_file(const char *dir, const char *name, struct buf *out, stru
 static int take_account(const struct kube_config_from *from, struct kube_config *config, struct error *err) {
         const char *dir =
                 from->account_dir ? from->account_dir : "/var/run/secrets/kubernetes.io/serviceaccount";
-        const char *host = variable(from, "KUBERNETES_SERVICE_HOST");
+        const char *host = variable(from, "KUBERNETES_SERVICE_HOST"), *files = variable(from, "KUBECONFIG");
         const char *port = variable(from, "KUBERNETES_SERVICE_PORT");
         AUTO_BUF struct buf server = { 0 }, path = { 0 }, ns = { 0 }, token = { 0 };
         int r;
 
         if (!host || strpbrk(host, "/@?# ") || (port && strspn(port, "0123456789") != strlen(port)))
                 return error_set(err, -ENOENT,
-                                 "no cluster: no kubeconfig (set KUBECONFIG, or have ~/.kube/config), "
-                                 "and this is no pod (KUBERNETES_SERVICE_HOST)");
+                                 "no cluster: %s%s, and this is no pod (KUBERNETES_SERVICE_HOST)",
+                                 files ? "no file with one in KUBECONFIG "
+                                       : "no kubeconfig (set KUBECONFIG, or have ~/.kube/config)",
+                                 files ? ESC(files) : "");
         r = account_file(dir, "token", &token, err);
         if (r == 0)
                 r = account_file(dir, "ca.crt", &config->ca, err);

@@ -32,7 +32,7 @@ static const struct oneoff_verb oneoff_verbs[] = {
           "cofferdam pod run [OPTIONS] --image REF -- COMMAND [ARG...]",
           "Run a command in a pod of its own, print its output, and delete the pod." },
         { "pod up", KUBE_POD_RUN, true, oneoff_pod,
-          "cofferdam pod up [OPTIONS] --image REF --lifetime DURATION -- COMMAND [ARG...]",
+          "cofferdam pod up [OPTIONS] --image REF --lifetime TIME -- CMD [ARG...]",
           "Start a pod for a service and leave it there once it is ready." },
         { "job run", KUBE_JOB_RUN, false, oneoff_job,
           "cofferdam job run [OPTIONS] --image REF -- COMMAND [ARG...]",

@@ -106,10 +106,12 @@ ROWS
         printf 'a: [b\n' >config
         says "config' line 2" drive where
         printf 'clusters: []\n' >config
-        HOME=$W says 'no cluster: no kubeconfig' drive where
+        HOME=$W says "no cluster: no file with one in KUBECONFIG $KUBECONFIG" drive where
         head -c 1100000 /dev/zero | tr '\0' '#' >config
         says EFBIG drive where
         : >config
+        HOME=$W says 'no cluster: no file with one in KUBECONFIG' drive where
+        unset KUBECONFIG
         HOME=$W says 'no cluster: no kubeconfig' drive where
 }
 
