@@ -27,6 +27,7 @@ struct kube {
         struct kube_config *config;
         CURLM *multi;
         int stop_fd, exec_version;
+        size_t answer_bytes; /* of the last call */
         struct kube_failure failure;
 };
 
@@ -346,6 +347,7 @@ static void try_once(struct kube *kube, const struct kube_request *q, bool again
                 a->r = wait_for(kube, t, err);
         if (a->r == 0)
                 a->r = transfer_error(t, err);
+        kube->answer_bytes = body.len;
         if (a->r == 0)
                 a->r = judge(kube, q, t, &body, a, err);
 }
@@ -440,6 +442,18 @@ int kube_patch(struct kube *kube, enum kube_kind kind, const char *ns, const cha
         return on_object(kube, kind, ns, name, &q, ret, err);
 }
 
+/* Whether the object is still the one that was meant. */
+static bool has_uid(struct kube *kube, enum kube_kind kind, const char *ns, const char *name,
+                    const struct kube_delete *how) {
+        AUTO_JSON json_t *there = NULL;
+        const char *uid;
+
+        if (kube_get(kube, kind, ns, name, &there, NULL) < 0)
+                return false;
+        uid = kube_json_text(there, "metadata", "uid", NULL);
+        return !how || !how->uid || (uid && strcmp(uid, how->uid) == 0);
+}
+
 int kube_delete(struct kube *kube, enum kube_kind kind, const char *ns, const char *name,
                 const struct kube_delete *how, struct error *err) {
         AUTO_JSON json_t *options = json_pack("{s:s, s:s}", "apiVersion", "v1", "kind", "DeleteOptions");
@@ -454,7 +468,14 @@ int kube_delete(struct kube *kube, enum kube_kind kind, const char *ns, const ch
                 r = json_object_set_new(options, "gracePeriodSeconds", json_integer(how->grace_s));
         if (r < 0)
                 return error_set(err, -ENOMEM, "out of memory");
-        return on_object(kube, kind, ns, name, &q, NULL, err);
+        for (unsigned n = 1;; n++) { /* a conflict is another uid, or somebody who wrote at the same time */
+                r = on_object(kube, kind, ns, name, &q, NULL, err);
+                if (r != -EBUSY || n >= KUBE_ATTEMPTS || !has_uid(kube, kind, ns, name, how))
+                        return r;
+                r = kube_pause(kube, kube_pause_ms(n, 0), err);
+                if (r < 0)
+                        return r;
+        }
 }
 
 /* --- create ------------------------------------------------------------------------------------------------
@@ -566,12 +587,16 @@ static int list_page(struct kube *kube, const char *path, const struct kube_sele
 static int list_all(struct kube *kube, const char *path, const struct kube_select *select, json_t *all,
                     char **version, struct error *err) {
         AUTO_FREE char *next = NULL;
+        size_t bytes = 0, pages = 0;
         int r;
 
         do {
                 r = list_page(kube, path, select, all, &next, version, err);
+                bytes += kube->answer_bytes;
                 if (r == 0 && json_array_size(all) > KUBE_LIST_MAX)
                         return error_set(err, -EFBIG, "GET %s: more than %d objects", path, KUBE_LIST_MAX);
+                if (r == 0 && (bytes > KUBE_LIST_BYTES_MAX || ++pages > KUBE_LIST_PAGES_MAX))
+                        return error_set(err, -EFBIG, "GET %s: a list without an end", path);
         } while (r == 0 && next);
         return r;
 }

@@ -17,7 +17,7 @@
  *   -EKEYREJECTED  TLS: the server's certificate or ours
  *   -ECONNRESET    the connection broke in the middle: the request may or may not have been carried out
  *   -ETIMEDOUT     the same, by time
- *   -EBADMSG       not the JSON of an API server, or nested too deeply
+ *   -EBADMSG       not the JSON of an API server, nested too deeply, or with too many parts
  *   -EFBIG         an answer above its bound
  *   -ECANCELED     the stop descriptor
  *   -ENOMEM
@@ -60,7 +60,9 @@ enum kube_kind {
 enum {
         KUBE_ANSWER_BYTES_MAX = 32 << 20, /* of one answer that is JSON */
         KUBE_LIST_MAX = 100000,           /* objects of one list */
-        KUBE_CALL_MS = 30000,             /* one attempt of a call */
+        KUBE_LIST_BYTES_MAX = 256 << 20,  /* of all its pages */
+        KUBE_LIST_PAGES_MAX = 500,
+        KUBE_CALL_MS = 30000, /* one attempt of a call */
         KUBE_CONNECT_MS = 10000,
         KUBE_ATTEMPTS = 5,         /* of one call, the first included */
         KUBE_PAUSE_MS_MAX = 30000, /* between two, whatever Retry-After says */
@@ -179,6 +181,7 @@ int kube_patch(struct kube *kube, enum kube_kind kind, const char *ns, const cha
 /**
  * kube_delete() - ask for the end of an object; it may take its time, see kube_wait_gone()
  * @how: NULL: the defaults
+ * A conflict while it is still the one that was meant is tried again.
  * Return: 0 (also when it is being deleted already), -ENOENT, -EBUSY (another uid), or as above.
  */
 int kube_delete(struct kube *kube, enum kube_kind kind, const char *ns, const char *name,

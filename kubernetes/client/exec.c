@@ -158,7 +158,7 @@ static int give(struct kube_exec *x, int channel, const char *data, size_t len) 
         }
         if (len > 0)
                 r = buf_add(held, data, len);
-        return r == -E2BIG ? -EFBIG : r;
+        return r == -E2BIG ? -EFBIG : r < 0 ? r : len > 0;
 }
 
 static int on_message(void *arg, int channel, const void *data, size_t len) {
@@ -353,7 +353,8 @@ static bool holds(const struct kube_exec *x) {
 }
 
 int kube_exec_fd(const struct kube_exec *x, short *ret_events) {
-        *ret_events = (short) ((holds(x) ? 0 : POLLIN) | (ws_wants_write(x->ws) ? POLLOUT : 0));
+        *ret_events =
+                (short) ((holds(x) || ws_full(x->ws) ? 0 : POLLIN) | (ws_wants_write(x->ws) ? POLLOUT : 0));
         return x->ended ? -1 : upgrade_fd(x->upgrade);
 }
 

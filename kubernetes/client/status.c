@@ -10,30 +10,11 @@
 
 enum { PAUSE_MAX_S = 3600 };
 
-/* Whether brackets outside strings never nest deeper than KUBE_DEPTH_MAX. jansson has a limit of its own, of
- * 2048, by recursion. */
-static bool shallow(const char *text, size_t len) {
-        unsigned depth = 0;
-        bool string = false;
-
-        for (size_t i = 0; i < len; i++) {
-                if (string && text[i] == '\\')
-                        i++;
-                else if (text[i] == '"')
-                        string = !string;
-                else if (!string && (text[i] == '{' || text[i] == '[') && ++depth > KUBE_DEPTH_MAX)
-                        return false;
-                else if (!string && (text[i] == '}' || text[i] == ']') && depth > 0)
-                        depth--;
-        }
-        return true;
-}
-
 int kube_json_parse(const char *text, size_t len, json_t **ret) {
         json_error_t why;
         json_t *j;
 
-        if (len == 0 || !shallow(text, len))
+        if (len == 0 || !json_modest(text, len, KUBE_DEPTH_MAX, KUBE_NESTS_MAX, NULL))
                 return -EBADMSG;
         j = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
         if (!j)

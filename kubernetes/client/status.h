@@ -7,8 +7,9 @@
 #include <stddef.h>
 
 enum {
-        KUBE_DEPTH_MAX = 128,   /* nesting of JSON from a server; CRDs reach 40 */
-        KUBE_MESSAGE_MAX = 600, /* bytes of a server's message that are kept */
+        KUBE_DEPTH_MAX = 128,    /* nesting of JSON from a server; CRDs reach 40 */
+        KUBE_NESTS_MAX = 500000, /* arrays and objects in one answer; a page of 500 pods has half of them */
+        KUBE_MESSAGE_MAX = 600,  /* bytes of a server's message that are kept */
 };
 
 /**
@@ -40,9 +41,9 @@ void kube_failure_read_json(int http, const json_t *status, struct kube_failure 
 int kube_failure_errno(const struct kube_failure *failure);
 
 /**
- * kube_json_parse() - JSON from a server, bounded in depth before it is parsed
+ * kube_json_parse() - JSON from a server, bounded in depth and parts before it is parsed
  * @ret: new reference
- * Return: 0, -EBADMSG (not JSON, nested more deeply than KUBE_DEPTH_MAX, or a key twice), -ENOMEM.
+ * Return: 0, -EBADMSG (not JSON, beyond KUBE_DEPTH_MAX or KUBE_NESTS_MAX, or a key twice), -ENOMEM.
  */
 int kube_json_parse(const char *text, size_t len, json_t **ret) __attribute__((warn_unused_result));
 

@@ -191,7 +191,20 @@ static int refused(struct kube *kube, struct upgrade *u, const struct http_respo
         return kube_refused(kube, &failure, "GET", path, err);
 }
 
-static int accepted(struct upgrade *u, const struct http_response *head, const char *key, struct error *err) {
+/* Whether @one is in the comma-separated @list. */
+static bool is_offered(const char *list, struct http_text one) {
+        while (*list) {
+                const size_t n = strcspn(list, ", ");
+
+                if (n == one.len && memcmp(list, one.s, n) == 0)
+                        return true;
+                list += n + strspn(list + n, ", ");
+        }
+        return false;
+}
+
+static int accepted(struct upgrade *u, const struct http_response *head, const char *key,
+                    const char *protocols, struct error *err) {
         const struct http_text accept = header(&head->head, "Sec-WebSocket-Accept");
         const struct http_text protocol = header(&head->head, "Sec-WebSocket-Protocol");
         unsigned char digest[EVP_MAX_MD_SIZE];
@@ -206,14 +219,14 @@ static int accepted(struct upgrade *u, const struct http_response *head, const c
                 return error_set(err, -EBADMSG, "the answer to the upgrade is no WebSocket's");
         if (protocol.len == 0)
                 return error_set(err, -EPROTONOSUPPORT, "the server chose no subprotocol");
-        if (protocol.len >= sizeof(u->protocol))
+        if (protocol.len >= sizeof(u->protocol) || !is_offered(protocols, protocol))
                 return error_set(err, -EBADMSG, "the server chose a subprotocol that was not offered");
         memcpy(u->protocol, protocol.s, protocol.len);
         return 0;
 }
 
-static int read_answer(struct kube *kube, struct upgrade *u, const char *key, const char *path,
-                       uint64_t deadline, struct error *err) {
+static int read_answer(struct kube *kube, struct upgrade *u, const char *key, const char *protocols,
+                       const char *path, uint64_t deadline, struct error *err) {
         static const struct http_text get = { "GET", 3 };
         AUTO_FREE struct http_response *head = malloc(sizeof(*head));
         size_t used = 0;
@@ -236,7 +249,7 @@ static int read_answer(struct kube *kube, struct upgrade *u, const char *key, co
         if (head->status != 101)
                 return refused(kube, u, head, used, path, deadline, err);
         u->taken = used;
-        return accepted(u, head, key, err);
+        return accepted(u, head, key, protocols, err);
 }
 
 int upgrade_open(struct kube *kube, const char *path, const char *query, const char *protocols, bool again,
@@ -265,7 +278,7 @@ int upgrade_open(struct kube *kube, const char *path, const char *query, const c
         if (head.data)
                 OPENSSL_cleanse(head.data, head.len);
         if (r == 0)
-                r = read_answer(kube, u, key, path, deadline, err);
+                r = read_answer(kube, u, key, protocols, path, deadline, err);
         if (r < 0)
                 return r;
         *ret = TAKE_PTR(u);

@@ -70,6 +70,8 @@ static int see(struct kube_watch *w, json_t *object) {
 
         if (!name)
                 return -EBADMSG;
+        if (w->name && strcmp(name, w->name) != 0) /* nobody asked for it */
+                return 0;
         before = json_object_get(w->known, name);
         was = kube_json_text(before, "metadata", "uid", NULL);
         if (before && json_equal(before, object))
@@ -238,8 +240,10 @@ static int begin(struct kube_watch *w, struct error *err) {
 static int after_failure(struct kube_watch *w, int r, unsigned retry_s, struct error *err) {
         const uint64_t now = clock_ns();
 
-        if (r == -ESTALE) {
+        if (r == -ESTALE) { /* once at once */
                 (void) set_version(w, NULL);
+                if (w->failures++ > 0)
+                        w->not_before_ns = now + (uint64_t) kube_pause_ms(w->failures - 1, retry_s) * 1000000;
                 return 0;
         }
         if (r == -EPERM || r == -EINVAL || r == -ENOENT || r == -ENOMEM || r == -EKEYREJECTED ||

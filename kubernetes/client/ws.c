@@ -19,7 +19,7 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, in
         ssize_t n;
 
         (void) flags;
-        n = ws->r < 0 || ws->hold ? -EAGAIN : ws->io->recv(ws->arg, buf, len);
+        n = ws->r < 0 || ws->hold || ws_full(ws) ? -EAGAIN : ws->io->recv(ws->arg, buf, len);
         if (n > 0) {
                 ws->heard = true;
                 return n;
@@ -59,6 +59,10 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
         if (wslay_is_ctrl_frame(msg->opcode) || msg->msg_length == 0 || ws->r < 0)
                 return;
         ws->r = ws->io->message(ws->arg, msg->msg[0], msg->msg + 1, msg->msg_length - 1);
+        if (ws->r > 0) {
+                ws->hold = true;
+                ws->r = 0;
+        }
 }
 
 int ws_new(const struct ws_io *io, void *arg, struct ws **ret) {
@@ -146,6 +150,10 @@ int ws_ping(struct ws *ws) {
 
 size_t ws_queued(const struct ws *ws) {
         return wslay_event_get_queued_msg_length(ws->ctx);
+}
+
+bool ws_full(const struct ws *ws) {
+        return ws_queued(ws) > (size_t) KUBE_EXEC_QUEUE_MAX * 2;
 }
 
 bool ws_wants_write(const struct ws *ws) {

@@ -19,7 +19,8 @@ struct ws; /* opaque */
  * struct ws_io - the transport below, and the reader above
  * @recv: Return: bytes, 0: the end, -EAGAIN: none now, or another negative errno
  * @send: Return: bytes taken, -EAGAIN: none now, or another negative errno
- * @message: a whole message of @channel. Return: 0, or a negative errno, which ws_pump() returns
+ * @message: a whole message of @channel. Return: 0; 1: the rest may wait for the next ws_pump(); or a
+ * negative errno, which ws_pump() returns
  */
 struct ws_io {
         ssize_t (*recv)(void *arg, void *buf, size_t len);
@@ -53,6 +54,9 @@ int ws_ping(struct ws *ws) __attribute__((warn_unused_result));
 
 /** ws_queued() - bytes of messages that have not been begun to be sent */
 size_t ws_queued(const struct ws *ws);
+
+/** ws_full() - whether so much is queued, pongs among it, that nothing is received until the peer reads */
+bool ws_full(const struct ws *ws);
 
 /** ws_wants_write() - whether there is something to send */
 bool ws_wants_write(const struct ws *ws);

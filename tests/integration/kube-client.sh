@@ -374,6 +374,16 @@ retries() {
         says EEXIST drive create configmaps < <(object ours ',"annotations":{"t":"2"}')
         fake faults '[{"method": "DELETE", "path": "configmaps", "done": true, "cut": true}]'
         says ENOENT drive delete configmaps ours
+        # somebody wrote at the same time: it is still the one that was meant, and goes. Red without has_uid()
+        object ours | drive create configmaps >uid
+        fake faults '[{"method": "DELETE", "path": "configmaps", "status": 409, "reason": "Conflict"}]'
+        drive delete configmaps ours "$(cat uid)"
+        says ENOENT drive get configmaps ours
+        object ours | drive create configmaps >uid
+        fake faults '[{"method": "DELETE", "path": "configmaps", "status": 409, "reason": "Conflict", "times": 0}]'
+        says EBUSY drive delete configmaps ours "$(cat uid)"
+        fake faults '[]'
+        drive delete configmaps ours
         fake faults '[]'
 }
 
@@ -390,6 +400,11 @@ PY
         forget
         eq 1200 "$(drive --ns many list configmaps | sort -u | wc -l)"
         eq 3 "$(asked '"many" in q["path"]')" pages
+        # pages without end, and parts that take memory: red without KUBE_LIST_PAGES_MAX, KUBE_NESTS_MAX
+        fake faults '[{"path": "limit=", "times": 0, "raw": "{\"metadata\":{\"resourceVersion\":\"1\",\"continue\":\"x\"},\"items\":[]}"}]'
+        says 'EFBIG: GET /api/v1/namespaces/many/configmaps: a list without an end' drive --ns many list configmaps
+        fake faults '[{"path": "p0001", "times": 0, "many": 600000}]'
+        says EBADMSG drive --ns many get configmaps p0001
         # stale between two pages: from the beginning, and nothing twice
         fake faults '[{"path": "continue=", "status": 410, "reason": "Expired"}]'
         eq 1200 "$(drive --ns many list configmaps | wc -l)"
@@ -461,6 +476,13 @@ odd_watches() {
         says 'EFBIG: watch /api/v1/namespaces/test/configmaps: an event that is too long' drive watch configmaps 20
         fake faults '[{"path": "watch=1", "times": 0, "status": 403}]'
         says EPERM drive watch configmaps 20
+        # forgotten versions without end are asked for more and more slowly: red without the pause of after_failure()
+        for rule in '"gone": "status"' '"gone": "event"'; do
+                fake faults "[{\"path\": \"watch=1\", \"times\": 0, $rule}]"
+                forget
+                drive watch configmaps 5 >out
+                [ "$(asked '"watch=1" in q["query"]')" -le 10 ] || fail "$rule: asked $(asked '"watch=1" in q["query"]') times"
+        done
         fake faults '[]'
 }
 
@@ -587,6 +609,9 @@ lost_execs() {
 "raw": "{}"|EBADMSG
 "slow": 0.2, "status": 302|EBADMSG
 ROWS
+        # stdin, whose frames depend on it. Red without is_offered()
+        fake faults '[{"path": "/exec", "protocol": "v4.channel.k8s.io"}]'
+        says 'EBADMSG: the server chose a subprotocol that was not offered' drive exec lost i cat <"$K/port"
         fake faults '[{"path": "/exec", "exec": "text"}]'
         status 3 drive exec lost - sh -c 'exit 3'
         fake faults '[]'

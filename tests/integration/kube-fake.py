@@ -32,13 +32,13 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "slow": 0.5         seconds before it answers
      "cut": true         close the connection without an answer
      "cut_after": 100    ... after so many bytes of the answer's body (a watch's or log's too)
-     "raw": "TEXT"       this body with 200, "huge": BYTES or "deep": LEVELS: such JSON
+     "raw": "TEXT"       this body with 200, "huge": BYTES, "many": OBJECTS or "deep": LEVELS: such JSON
      "empty": true       200 without a body}
   rules for watches: "gone": "status" or "event" (410), "line": "TEXT" (sent in the stream),
      "long_line": BYTES (a line without an end), "silent": true
   rules for exec: "exec": "cut" (after `cut_after` bytes of output), "no_status", "huge", "bad_frame", "bad_opcode",
      "status" (with "raw": its text), "silent" (answers no ping and sends nothing), "text" (status in a text frame),
-     "close" (a close frame before the status)
+     "close" (a close frame before the status); "protocol": what the answer says
 - POST /fake/compact            forget the history: watches from older versions get 410
 - POST /fake/cut                cut all watches, logs and execs that run; {"watches": true}: the watches
 - POST /fake/status {"ns", "name", "status": {...}}   merge into a pod's status
@@ -728,6 +728,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         whole = b"" if rule.get("empty") else rule["raw"].encode() if "raw" in rule and "exec" not in rule else None
         if "huge" in rule:
             whole = b'{"x":"' + b"x" * rule["huge"] + b'"}'
+        if "many" in rule:
+            whole = b'{"items":[' + b"{}," * rule["many"] + b"{}]}"
         if "deep" in rule:
             whole = b'{"a":' * rule["deep"] + b"1" + b"}" * rule["deep"]
         if whole is not None:
@@ -1017,7 +1019,7 @@ class Exec:
         h.send_header("Upgrade", "websocket")
         h.send_header("Connection", "Upgrade")
         h.send_header("Sec-WebSocket-Accept", base64.b64encode(hashlib.sha1(key.encode()).digest()).decode())
-        h.send_header("Sec-WebSocket-Protocol", self.protocol)
+        h.send_header("Sec-WebSocket-Protocol", self.rule.get("protocol", self.protocol))
         h.end_headers()
         h.wfile.flush()
         h.close_connection = True

@@ -11,6 +11,7 @@
 #include "kubernetes/client/exec.h"
 #include "kubernetes/client/logs.h"
 #include "kubernetes/client/transfer.h"
+#include "kubernetes/client/ws.h"
 
 static void failure_read_maps_codes(void **state) {
         static const struct {
@@ -127,6 +128,63 @@ static void exec_status_tells_ends_apart(void **state) {
 }
 
 /* Against the whole stream, for portions of every size around the bound. */
+/* struct peer - sends @frame without end, and takes nothing */
+struct peer {
+        const char *frame;
+        size_t len, at, received, messages;
+        int answer; /* of message */
+};
+
+static ssize_t peer_recv(void *arg, void *buf, size_t len) {
+        struct peer *p = arg;
+
+        for (size_t i = 0; i < len; i++)
+                ((char *) buf)[i] = p->frame[p->at++ % p->len];
+        p->received += len;
+        assert_true(p->received < (size_t) 64 << 20); /* it would go on for ever */
+        return (ssize_t) len;
+}
+
+static ssize_t peer_send(void *arg, const void *buf, size_t len) {
+        (void) arg;
+        (void) buf;
+        (void) len;
+        return -EAGAIN;
+}
+
+static int peer_message(void *arg, int channel, const void *data, size_t len) {
+        struct peer *p = arg;
+
+        (void) channel;
+        (void) data;
+        (void) len;
+        p->messages++;
+        return p->answer;
+}
+
+static void ws_pump_ends_though_the_peer_does_not(void **state) {
+        static const struct ws_io io = { peer_recv, peer_send, peer_message };
+        static const char ping[127] = { '\x89', 125 }, out[7] = { '\x82', 5, 1, 'a', 'b', 'c', 'd' };
+        struct peer pings = { .frame = ping, .len = sizeof(ping) };
+        struct peer output = { .frame = out, .len = sizeof(out), .answer = 1 };
+        AUTO_WS struct ws *a = NULL;
+        AUTO_WS struct ws *b = NULL;
+        bool heard;
+
+        (void) state;
+        /* pongs that it does not read */
+        assert_int_equal(ws_new(&io, &pings, &a), 0);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(ws_pump(a, true, &heard), 0);
+        assert_true(ws_full(a));
+        assert_true(ws_queued(a) < (size_t) KUBE_EXEC_QUEUE_MAX * 3);
+        /* output that nobody takes now */
+        assert_int_equal(ws_new(&io, &output, &b), 0);
+        for (int i = 0; i < 3; i++)
+                assert_int_equal(ws_pump(b, true, &heard), 0);
+        assert_true(output.messages > 0 && output.received < 1 << 20);
+}
+
 static void tail_keeps_the_end(void **state) {
         enum { MAX = 10, ALL = 47 };
         char all[ALL + 1];
@@ -203,9 +261,13 @@ static void path_escapes_and_refuses(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(failure_read_maps_codes),  cmocka_unit_test(failure_read_bounds_the_pause),
-                cmocka_unit_test(json_parse_bounds_depth),  cmocka_unit_test(exec_status_tells_ends_apart),
-                cmocka_unit_test(tail_keeps_the_end),       cmocka_unit_test(tail_keeps_characters_whole),
+                cmocka_unit_test(failure_read_maps_codes),
+                cmocka_unit_test(failure_read_bounds_the_pause),
+                cmocka_unit_test(json_parse_bounds_depth),
+                cmocka_unit_test(exec_status_tells_ends_apart),
+                cmocka_unit_test(ws_pump_ends_though_the_peer_does_not),
+                cmocka_unit_test(tail_keeps_the_end),
+                cmocka_unit_test(tail_keeps_characters_whole),
                 cmocka_unit_test(path_escapes_and_refuses),
         };
 
