@@ -38,12 +38,17 @@
 #include "runtime/base/sys.h"
 
 #define PROGRAM "cofferdam-kubernetes"
+#define HOUR_NS UINT64_C(3600000000000)
 
 enum {
         SKIPPED_MAX = 100,
         SKIPPED_PATH_MAX = 512,
         RELEASE_MS = 600000, /* for the process that ends what a dead run left */
         RELEASE_SAID_MAX = 1024,
+        END_MS = 10000, /* from the end of its socket to that of a helper, which is killed then */
+        COPY_MS = 1800000,
+        UNDO_MS = 900000, /* for everything at the end but the copy */
+        HOUR_MS = 3600000,
 };
 
 struct driver_plan {
@@ -194,25 +199,48 @@ static int helper_start(struct helper *h, const struct ctx *ctx, const char *wor
         return 0;
 }
 
+/* Somebody may have stopped it: it could not end. */
+static void helper_continue(const struct helper *h) {
+        if (h->pid > 0)
+                (void) kill(h->pid, SIGCONT);
+}
+
 /* Return: as of waitpid(2) */
 static int helper_end(struct helper *h) {
+        struct pollfd end = { .fd = -1, .events = POLLIN };
         int status = 0;
 
         h->sock = fd_close(h->sock);
+        if (h->pid > 0)
+                end.fd = sys_pidfd_open(h->pid);
+        if (end.fd >= 0 && poll(&end, 1, END_MS) == 0 && kill(h->pid, SIGKILL) < 0) {
+                status = SIGKILL; /* it hangs, or was stopped, and is out of reach */
+                h->pid = 0;
+        }
+        (void) fd_close(end.fd);
         while (h->pid > 0 && waitpid(h->pid, &status, 0) < 0 && errno == EINTR)
                 ;
         h->pid = 0;
         return status;
 }
 
-/* Return: 0 and @ret (new reference), -EAGAIN, -ECONNRESET (its process ended) */
-static int life_hear(const struct sandbox *sb, json_t **ret) {
+/* Return: 0 and @ret (new reference), -EAGAIN, -ECONNRESET (its process ended), -ETIMEDOUT (@deadline_ns; 0:
+ * it is known that there is something) */
+static int life_hear(const struct sandbox *sb, uint64_t deadline_ns, json_t **ret) {
+        struct pollfd p = { .fd = sb->life.sock, .events = POLLIN };
         AUTO_FREE char *text = malloc(RUN_TEXT_MAX);
+        const uint64_t now = deadline_ns ? clock_ns() : 0;
         size_t len;
         int r;
 
         if (!text)
                 return -ENOMEM;
+        if (deadline_ns && now >= deadline_ns)
+                return -ETIMEDOUT;
+        if (deadline_ns &&
+            poll(&p, 1, deadline_ns - now < HOUR_NS ? (int) ((deadline_ns - now) / 1000000 + 1) : HOUR_MS) <=
+                    0)
+                return -EAGAIN;
         r = fdpass_recv(sb->life.sock, text, RUN_TEXT_MAX, &len, NULL, 0, NULL);
         if (r < 0)
                 return r == -EMSGSIZE ? -EAGAIN : r;
@@ -283,7 +311,7 @@ static int wait_ready(struct sandbox *sb, int owner_fd, struct trace *trace, str
                         return error_set(err, -ECANCELED, "stopped before the pod ran");
                 if (!fds[0].revents)
                         continue;
-                r = life_hear(sb, &message);
+                r = life_hear(sb, 0, &message);
                 if (r == -EAGAIN)
                         continue;
                 if (r < 0)
@@ -458,7 +486,7 @@ static size_t kubernetes_poll(struct sandbox *sb, struct pollfd *fds) {
 
 static void on_life(struct sandbox *sb) {
         AUTO_JSON json_t *message = NULL;
-        const int r = life_hear(sb, &message);
+        const int r = life_hear(sb, 0, &message);
 
         if (r == 0)
                 life_say(sb, message);
@@ -512,15 +540,20 @@ static void kubernetes_dispatch(struct sandbox *sb, const struct pollfd *fds, si
 /* ---- the end ---- */
 
 static struct sandbox *kubernetes_stop(struct sandbox *sb) {
+        const uint64_t copy_ms = sb ? sb->plan->spec->kubernetes.copy_timeout_ms : 0;
+        const uint64_t deadline_ns =
+                clock_ns() + ((copy_ms ? copy_ms : COPY_MS) + UNDO_MS) * UINT64_C(1000000);
         int status;
 
         if (!sb)
                 return NULL;
+        helper_continue(&sb->serve);
+        helper_continue(&sb->life);
         (void) helper_end(&sb->serve);
         if (sb->life.sock >= 0 && fdpass_send(sb->life.sock, "stop", 4, NULL, 0) == 0)
-                for (;;) { /* it brings the workspace back; its own bounds end it */
+                for (;;) { /* it brings the workspace back; its own bounds are narrower */
                         AUTO_JSON json_t *message = NULL;
-                        const int r = life_hear(sb, &message);
+                        const int r = life_hear(sb, deadline_ns, &message);
 
                         if (r == 0)
                                 life_say(sb, message);

@@ -52,10 +52,19 @@ static bool is_owned(const json_t *object, const char *uid) {
         return false;
 }
 
+/* By the second in which it was made; within one, any order that everybody sees alike. */
+static int compare_age(const json_t *a, const json_t *b) {
+        const int r = strcmp(meta(a, "creationTimestamp"), meta(b, "creationTimestamp"));
+
+        return r ? r : strcmp(meta(a, "uid"), meta(b, "uid"));
+}
+
 static bool is_meant(const struct life_select *select, const json_t *object) {
         const size_t n = select->name ? strlen(select->name) : 0;
         const char *name = meta(object, "name");
 
+        if (select->mine && compare_age(object, select->mine) >= 0)
+                return false;
         if (n > 0 && (strncmp(name, select->name, n) != 0 || (name[n] && name[n] != '-')))
                 return false;
         return !select->owner_uid || is_owned(object, select->owner_uid);
@@ -168,9 +177,29 @@ int life_end(const struct life *life, const struct life_select *select, uint64_t
                 r = delete_kind(&e, KUBE_POD, false, &pods, err);
         if (r >= 0)
                 r = wait_gone(&e, pods, err);
-        for (size_t i = 0; r >= 0 && i < ARRAY_SIZE(data); i++)
+        for (size_t i = 0; r >= 0 && !select->mine && i < ARRAY_SIZE(data); i++)
                 r = delete_kind(&e, data[i], true, NULL, err);
         return r < 0 ? r : 0;
+}
+
+int life_be_alone(const struct life *life, const struct life_select *select, uint64_t timeout_ms,
+                  struct error *err) {
+        const struct kube_select others = { .labels = select->labels };
+        AUTO_JSON json_t *pods = NULL;
+        size_t i;
+        const json_t *row;
+        int r = life_end(life, select, timeout_ms, err);
+
+        if (r == 0)
+                r = kube_list(life->kube, KUBE_POD, life->ns, &others, &pods, NULL, err);
+        if (r < 0)
+                return r;
+        json_array_foreach(pods, i, row) {
+                if (compare_age(row, select->mine) > 0)
+                        return error_set(err, -EBUSY, "pod '%s' is another attempt that began after this one",
+                                         ESC(meta(row, "name")));
+        }
+        return 0;
 }
 
 int life_release_run(const struct life *life, const char *run_id, uint64_t timeout_ms, struct error *err) {

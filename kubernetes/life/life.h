@@ -60,6 +60,7 @@ void life_capacity(const json_t *pod, struct life_verdict *verdict);
  * @labels: selector. It is narrowed to objects that are managed by us
  * @owner_uid: only objects with an owner of this uid; NULL: any
  * @jobs: Jobs too
+ * @mine: a pod that was just made: pods alone are ended, and of those only what was made before it
  * @what: for messages: "the previous attempt of step S of run R"
  * Return: 0, -ETIMEDOUT ("pods of WHAT still terminating after .."), or as client.h says.
  */
@@ -68,10 +69,19 @@ struct life_select {
         const char *owner_uid;
         const char *name; /* only this one and those called so with "-.." behind it; NULL: any */
         bool jobs;
+        const json_t *mine; /* NULL: none */
         const char *what;
 };
 int life_end(const struct life *life, const struct life_select *select, uint64_t timeout_ms,
              struct error *err) __attribute__((warn_unused_result));
+
+/**
+ * life_be_alone() - life_end() of what @select->mine may not run beside; never do two of them get 0 that were
+ * made at the same time, and look afterwards
+ * Return: 0, -EBUSY (one was made after it: that one goes on), or as life_end().
+ */
+int life_be_alone(const struct life *life, const struct life_select *select, uint64_t timeout_ms,
+                  struct error *err) __attribute__((warn_unused_result));
 
 /**
  * life_release_run() - end everything of the run @run_id, and of runs below it

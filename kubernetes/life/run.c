@@ -38,6 +38,9 @@ enum {
         NS_PER_MS = 1000000,
         MADE_MAX = 64,
         SKIPPED_TOLD_MAX = 100,
+        UNMAKE_MS = 300000, /* after it nothing more is tried */
+        LATE_TRIES = 10,    /* to find what may have been made late */
+        LATE_MS = 500,
         GONE_MS = 90000,    /* for the end of the pod at the end of the run */
         AGAIN_MS = 5000,    /* between two tries to watch */
         OVER_MS = 3000,     /* for the reason of what failed in the pod */
@@ -61,6 +64,7 @@ struct run {
         struct remote_pod pod;
         bool copied;
         bool ran; /* the pod was ready */
+        bool cut; /* nobody knows whether the last of @made was made */
         uint64_t skipped;
         const char *code; /* of the failure */
 };
@@ -130,8 +134,12 @@ static int make(struct run *run, enum kube_kind kind, const json_t *object, json
                 if (err)
                         *err = (struct error){ 0 };
         }
-        if (r < 0)
+        if (r < 0) {
+                /* refused - or an attempt broke in the middle and was carried out: its name is ours alone */
+                (void) !remember(run, kind, object, NULL);
+                run->cut = r == -ECANCELED || r == -ECONNRESET || r == -ETIMEDOUT || r == -EREMOTEIO;
                 return error_wrap(err, r, "create %s '%s'", kube_kind_name(kind), ESC(meta(object, "name")));
+        }
         r = remember(run, kind, made, err);
         if (r == 0 && ret)
                 *ret = TAKE_PTR(made);
@@ -146,23 +154,37 @@ static void hear_orders(void) {
                 ;
 }
 
+static int unmake_one(struct run *run, const struct made *m, struct error *err) {
+        const struct kube_delete how = { .uid = *m->uid ? m->uid : NULL };
+        int r;
+
+        if (m->kind == KUBE_PVC && run->ran) /* an environment outlives a pod that ran */
+                return 0;
+        r = kube_delete(run->kube, m->kind, run->order.ns, m->name, &how, err);
+        /* made, or not: what was cut off may be carried out a moment later */
+        for (int i = 0; r == -ENOENT && run->cut && i < LATE_TRIES; i++) {
+                (void) poll(NULL, 0, LATE_MS);
+                r = kube_delete(run->kube, m->kind, run->order.ns, m->name, &how, err);
+        }
+        return r == 0 && m->kind == KUBE_POD
+                       ? kube_wait_gone(run->kube, KUBE_POD, run->order.ns, m->name, how.uid,
+                                        clock_ns() + (uint64_t) GONE_MS * NS_PER_MS, err)
+                       : r;
+}
+
 /* In reverse. Return: how many are left. */
 static size_t unmake(struct run *run) {
+        const uint64_t until = clock_ns() + (uint64_t) UNMAKE_MS * NS_PER_MS;
         size_t left = 0;
 
         kube_set_stop(run->kube, -1);
         while (run->n_made > 0) {
                 struct made *m = &run->made[--run->n_made];
-                const struct kube_delete how = { .uid = *m->uid ? m->uid : NULL };
                 struct error err = { 0 };
-                /* an environment outlives a pod that ran */
-                int r = m->kind == KUBE_PVC && run->ran
-                                ? 0
-                                : kube_delete(run->kube, m->kind, run->order.ns, m->name, &how, &err);
+                int r = clock_ns() < until ? unmake_one(run, m, &err)
+                                           : error_set(&err, -ETIMEDOUT, "the API server is too slow");
 
-                if (r == 0 && m->kind == KUBE_POD)
-                        r = kube_wait_gone(run->kube, KUBE_POD, run->order.ns, m->name, how.uid,
-                                           clock_ns() + (uint64_t) GONE_MS * NS_PER_MS, &err);
+                run->cut = false; /* that was the last one to be made */
                 if (r < 0 && r != -ENOENT && r != -EBUSY) {
                         left++;
                         life_warn(&run->life,
@@ -309,6 +331,15 @@ static int end_previous(struct run *run, struct error *err) {
         return life_end(&run->life, &select, run->order.previous_ms, err);
 }
 
+/* Two that began at once have found no earlier attempt, either of them. */
+static int be_alone(struct run *run, const json_t *pod, struct error *err) {
+        const struct life_select select = { .labels = run->order.previous,
+                                            .mine = pod,
+                                            .what = run->order.what };
+
+        return run->order.previous ? life_be_alone(&run->life, &select, run->order.previous_ms, err) : 0;
+}
+
 static int copy_workspace(struct run *run, struct error *err) {
         AUTO_RULES struct rules *rules = NULL;
         int r;
@@ -368,7 +399,9 @@ static int start(struct run *run, struct error *err) {
         run->uid = strdup(meta(made, "uid"));
         if (!run->uid)
                 return error_set(err, -ENOMEM, "out of memory");
-        r = make_secret(run, err);
+        r = be_alone(run, made, err);
+        if (r == 0)
+                r = make_secret(run, err);
         if (r == 0)
                 r = wait_ready(run, &ready, err);
         if (r < 0)

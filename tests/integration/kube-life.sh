@@ -235,6 +235,67 @@ PY
         clear
 }
 
+# neither found an earlier attempt: red without be_alone()
+attempts_at_once() {
+        local a b won=0
+        normal
+        workspace
+        printf '{"version":1,"kubernetes":{"run_id":"r 2","step":"fix it"}}' >s.json
+        tell faults '[{"method": "POST", "path": "/pods", "slow": 2, "times": 0}]'
+        start -s s.json >a 2>err.a </dev/null &
+        a=$!
+        start -s s.json >b 2>err.b </dev/null &
+        b=$!
+        ! wait $a || won=$((won + 1))
+        ! wait $b || won=$((won + 1))
+        eq 1 "$won" "attempts that began: $(cat err.a err.b)"
+        eq 1 "$(query 'len(pods)')"
+        [ -s a ] || mv b a
+        status 0 "$C" stop "$(cat a)" >out
+        clear
+}
+
+# the answer to the creation never came, and there was something nonetheless. Red without the remember() of make()
+# that failed, or without its tries
+what_was_made_unseen_goes() {
+        local pid asked_before
+        normal
+        workspace
+        # carried out, the answer lost, and refused from then on
+        tell faults '[{"method": "POST", "path": "/pods", "done": true, "cut": true},
+                {"method": "POST", "path": "/pods", "times": 0, "status": 403, "reason": "Forbidden"}]'
+        status 125 run -- true >out 2>err </dev/null
+        eq 1 "$(grep -c . err)" "$(cat err)"
+        clear
+        # carried out after who asked for it has gone
+        tell faults '[{"method": "POST", "path": "/pods", "slow": 3, "times": 0}]'
+        asked_before=$(pods_asked)
+        timeout -k 5 90 "$C" run -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space -- true >out 2>err </dev/null &
+        pid=$!
+        asked_for_pod() { [ "$(pods_asked)" -gt "$asked_before" ]; }
+        wait_for 60 asked_for_pod
+        kill -TERM "$pid"
+        wait "$pid" || true
+        was_made() { [ -n "$(ask log | jq -s '[.[] | select(.method == "POST" and (.path | endswith("/pods")))][-1].code // empty')" ]; }
+        wait_for 60 was_made
+        clear
+}
+pods_asked() { ask log | jq -s '[.[] | select(.method == "POST" and (.path | endswith("/pods")))] | length'; }
+
+# red without helper_continue(): nobody heard the order to stop
+stopped_helpers_end() {
+        local id p
+        normal
+        workspace
+        id=$(start </dev/null)
+        "$C" exec "$id" -- sh -c 'echo new >n' </dev/null
+        pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids
+        while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -STOP "$p"; done <pids
+        status 0 timeout 60 "$C" stop "$id" >out
+        eq new "$(cat ws/n)"
+        clear
+}
+
 killed_supervisors_leave_nothing() {
         local id pid
         normal
@@ -447,6 +508,9 @@ t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
 t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
 t 'a pod that no node takes is given up, by its code' no_node_takes_it
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
+t 'two attempts of a step that begin at once' attempts_at_once
+t 'what was made unseen goes, too' what_was_made_unseen_goes
+t 'helpers that were stopped end' stopped_helpers_end
 t 'killed supervisors leave nothing' killed_supervisors_leave_nothing
 t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
 t 'a record stays as long as its pod does' a_record_stays_as_long_as_its_pod
