@@ -135,8 +135,8 @@ status() {
         [ "$rc" = "$want" ] || fail "exit status of '$*': want $want, got $rc"
 }
 
-# sandbox [OPTION...] -- CMD...: `cofferdam run`, ended after 150 seconds
-sandbox() { timeout -k 5 150 "$C" run "$@"; }
+# sandbox [OPTION...] -- CMD...: `cofferdam run`, ended after five minutes
+sandbox() { timeout -k 5 300 "$C" run "$@"; }
 
 # need_command NAME: skip the test where the machine lacks it
 need_command() { command -v "$1" >/dev/null 2>&1 || skip "no $1 on this machine"; }
@@ -164,6 +164,7 @@ t() {
                 "$@"
         ) >>"$T/out" 2>&1 </dev/null
         rc=$?
+        [ -s "$T/out" ] || [ "$rc" = 0 ] || echo "it said nothing, exit status $rc" >>"$T/out"
         if ! wait_for 60 none_of_ours; then
                 left=$(ours | tr '\n' ' ')
                 [ "$rc" != 0 ] || rc=1
