@@ -212,8 +212,10 @@ fire() { # each with its output thrown away: what matters is whether the canary 
         done
 }
 
+bytes_of() { (cd "$1" && find . -printf '%p %y %m %l\n' -type f -exec sha256sum {} + | sort); }
+
 no_way_runs() { # [OPTION...]
-        local name what n=0
+        local name what before n=0
         while IFS='|' read -r name what; do
                 n=$((n + 1))
                 chmod -R u+rwX "$T/state" # overlayfs makes a directory in its work directory that has no rights at all
@@ -227,7 +229,9 @@ no_way_runs() { # [OPTION...]
                 chmod +x evil
                 git add f
                 git commit -q -m first
+                before=$(bytes_of .)
                 sandbox "$@" -- bash -c "git config --global user.name t; git config --global user.email t@e; $what" >"$T/inside" 2>&1 </dev/null || :
+                [ "$before" != "$(bytes_of .)" ] || continue # nothing is there that was not
                 fire
                 if [ -s "$T/sung" ]; then fail "$name: the host ran $(head -n 2 "$T/sung"); inside: $(cat "$T/inside")"; fi
         done < <(ways)

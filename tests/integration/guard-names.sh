@@ -47,16 +47,22 @@ content='[core] fsmonitor = /tmp/evil'
 cat >"$T/inside" <<'SH'
 # inside WAY LIST: makes each name, prints what became of it
 way=$1
+above() { case $1 in */*) echo "${1%/*}" ;; *) echo . ;; esac; }
+shows() {
+        IFS= read -r line <"$1" && case $line in *fsmonitor*) return ;; esac
+        grep -qF fsmonitor "$1"
+}
+printf '%s\n' "$content" >/tmp/content
 mkdir -p a/b/c
 git init -q later
 while read -r path; do
-        parent=$(dirname "$path")
-        [ "$way" != directory ] || parent=$(dirname "$parent")
-        mkdir -p "$parent" 2>/dev/null
-        said=$(printf '%s\n' "$content" | ./make-name "$way" "$path")
+        parent=$(above "$path")
+        [ "$way" != directory ] || parent=$(above "$parent")
+        [ -d "$parent" ] || mkdir -p "$parent" 2>/dev/null
+        said=$(./make-name "$way" "$path" </tmp/content)
         case $said in
         made)
-                if [ -L "$path" ] || [ -p "$path" ] || [ -S "$path" ] || grep -qF fsmonitor "$path"; then echo "visible $path"
+                if [ -L "$path" ] || [ -p "$path" ] || [ -S "$path" ] || shows "$path"; then echo "visible $path"
                 else echo "INVISIBLE $path"; fi ;;
         *) echo "$said $path" ;;
         esac
@@ -109,11 +115,12 @@ nothing_lands() { # WAY [OPTION...]
 
 # all that was visible is in the diff of the run, and applying is what would bring it
 in_diff() {
-        local path
         "$C" diff --held >held.diff
-        grep '^visible' said | cut -d' ' -f2 | while read -r path; do
-                grep -qE "^[AMT] .*$path(  \\[.*)?\$" held.diff || fail "not in the diff: $path"
-        done
+        awk 'NR == FNR { if (/^[AMT] /) { sub(/  \[.*$/, ""); lines[n++] = $0 } next }
+                $1 == "visible" {
+                        for (i = 0; i < n && substr(lines[i], length(lines[i]) - length($2) + 1) != $2; i++) ;
+                        if (i == n) { print $2; missing = 1 }
+                } END { exit missing }' held.diff said >missing || fail "not in the diff: $(cat missing)"
 }
 
 discarded() {
