@@ -109,9 +109,10 @@ small_with_many_commands() {
         up
         for i in $(seq 64); do cd_run exec -d "$id" sh -c 'yes | head -c 300000; sleep 60' </dev/null >/dev/null; done
         sleep 0.5
-        rss=$(awk '/^Rss/ { n += $2 } END { print n }' "/proc/$pid/smaps_rollup")
-        echo "$rss KiB, $(awk '/^Private/ { n += $2 } END { print n }' "/proc/$pid/smaps_rollup") of its own, $i commands"
-        [ "$rss" -le 3072 ] || fail "$rss KiB resident"
+        # how many pages of its file are mapped is the kernel's affair
+        rss=$(awk '/^Anonymous/ { print $2 }' "/proc/$pid/smaps_rollup")
+        echo "$rss KiB of its own, $i commands"
+        [ "$rss" -le 1024 ] || fail "$rss KiB of its own"
         down
 }
 

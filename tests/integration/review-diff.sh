@@ -182,10 +182,8 @@ for d in range(100):
     for f in range(1000):
         os.close(os.open(f"{sys.argv[1]}/d{d}/f{f}", os.O_CREAT | os.O_WRONLY))
 PY
-        local from
-        from=$(date +%s%N)
-        "$C" diff >out
-        local ms=$((($(date +%s%N) - from) / 1000000))
+        local ms TIMEFORMAT='%U %S' # of the processor: the machine may be busy
+        ms=$({ time "$C" diff >out; } 2>&1 | awk '{ print int(($1 + $2) * 1000) }')
         echo "# 100 000 changes in $ms ms"
         eq 100100 "$(wc -l <out)"
         [ "$ms" -lt "${COFFERDAM_DIFF_MS:-5000}" ] || fail "took $ms ms"
