@@ -157,11 +157,15 @@ static void add_limits(const struct driver_plan *plan, struct cli_args *args) {
                 cli_add_pair(args, "--cpus", "%llu.%03llu", milli / 1000, milli % 1000);
 }
 
-static void add_labels(const struct driver_plan *plan, const char *run_id, struct cli_args *args) {
+void oci_label(struct cli_args *args, const char *state_dir) {
         cli_add_pair(args, "--label", OCI_MANAGED_LABEL "=" OCI_MANAGED_BY);
+        cli_add_pair(args, "--label", OCI_STATE_LABEL "=%s", state_dir);
+}
+
+static void add_labels(const struct driver_plan *plan, const char *run_id, struct cli_args *args) {
+        oci_label(args, plan->oci->state_dir);
         cli_add_pair(args, "--label", "ironflow.io/run-id=%s", run_id);
         cli_add_pair(args, "--label", "ironflow.io/root-run-id=%s", run_id);
-        cli_add_pair(args, "--label", OCI_STATE_LABEL "=%s", plan->oci->state_dir);
 }
 
 void oci_harden(struct cli_args *args, const char *program) {
@@ -174,6 +178,8 @@ void oci_harden(struct cli_args *args, const char *program) {
         cli_add_pair(args, "--workdir", "/");
         if (strcmp(program, "podman") == 0) {
                 cli_add(args, "--read-only-tmpfs=false");
+                cli_add_pair(args, "--image-volume",
+                             "ignore"); /* docker makes them: see freeze() in inject.c */
                 add_ulimits(args);
         }
 }
@@ -218,7 +224,7 @@ int oci_args(const struct driver_plan *plan, const struct start_request *req, co
                 cli_add(args, "--detach");
         cli_add(args, "--rm");
         cli_add_pair(args, "--pull", "never");
-        cli_add_pair(args, "--name", "cofferdam-%s", req->run_id);
+        cli_add_pair(args, "--name", OCI_NAME "%s", req->run_id);
         add_labels(plan, req->run_id, args);
         oci_harden(args, program);
         add_user(plan, args);

@@ -8,11 +8,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "drivers/native/plan.h"
@@ -78,16 +80,21 @@ _Noreturn void oci_passwd(void) {
 
 static int read_accounts(const struct ctx *ctx, const struct oci *oci, struct buf *ret, struct error *err) {
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
+        AUTO_FD int hold = oci_hold(ctx, oci->program);
         char exe[PATH_MAX];
         const ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+        uint64_t name;
 
-        if (n < 0)
-                return error_set(err, -errno, "path of this program: %s", strerror(errno));
+        (void) hold; /* without a state directory nobody sweeps */
+        if (n < 0 || getrandom(&name, sizeof(name), 0) < 0)
+                return error_set(err, -errno, "path of this program, a name: %s", strerror(errno));
         exe[n] = '\0';
         cli_add(&args, "%s", oci->program);
         cli_add(&args, "run");
         cli_add(&args, "--rm");
         cli_add_pair(&args, "--pull", "never");
+        cli_add_pair(&args, "--name", OCI_NAME OCI_ACCOUNTS_NAME "%016" PRIx64, name);
+        oci_label(&args, oci->state_dir);
         oci_harden(&args, oci->program);
         cli_add_pair(&args, "--user", "65534:65534");
         cli_add_pair(&args, "--network", "none");

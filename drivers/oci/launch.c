@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -104,12 +105,27 @@ void oci_reap(const struct ctx *ctx, const char *program, const char *run_id) {
 /* Engines that were never used are not asked: podman of a user leaves a process behind. */
 static int mark_used(const struct ctx *ctx, const char *program, bool make) {
         AUTO_FREE char *path = NULL;
-        AUTO_FD int fd = -1;
+        int fd;
 
         if (!ctx->state_dir || asprintf(&path, "%s/used-%s", ctx->state_dir, program) < 0)
                 return -ENOENT;
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | (make ? O_CREAT : 0), 0600);
-        return fd < 0 ? -errno : 0;
+        return fd < 0 ? -errno : fd;
+}
+
+int oci_hold(const struct ctx *ctx, const char *program) {
+        AUTO_FD int fd = -1;
+        int r;
+
+        if (ctx->state_dir && mkdir(ctx->state_dir, 0700) < 0 && errno != EEXIST)
+                return -errno;
+        fd = mark_used(ctx, program, true);
+        if (fd < 0)
+                return fd;
+        do
+                r = flock(fd, LOCK_SH);
+        while (r < 0 && errno == EINTR);
+        return r < 0 ? -errno : TAKE_FD(fd);
 }
 
 /* The names of the containers that are of runs of this state directory, one a line. */
@@ -131,20 +147,25 @@ static int list_ours(const struct ctx *ctx, const char *program, struct cli_resu
 
 int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
               struct error *err) {
-        static const char prefix[] = "cofferdam-";
+        static const char prefix[] = OCI_NAME, accounts[] = OCI_ACCOUNTS_NAME;
         AUTO_CLI_RESULT struct cli_result result = { 0 };
+        AUTO_FD int used = mark_used(ctx, program, false);
         char *name, *rest = NULL;
+        bool in_use;
         int r;
 
-        if (mark_used(ctx, program, false) < 0)
+        if (used < 0)
                 return 0;
+        in_use = flock(used, LOCK_EX | LOCK_NB) < 0; /* by oci_hold() */
         r = list_ours(ctx, program, &result, err);
         if (r < 0 || !result.out.data)
                 return r;
         for (name = strtok_r(result.out.data, "\n", &rest); name; name = strtok_r(NULL, "\n", &rest)) {
                 const char *const id = name + sizeof(prefix) - 1;
 
-                if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || sweep->lives(sweep->arg, id))
+                if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 ||
+                    (strncmp(id, accounts, sizeof(accounts) - 1) == 0 ? in_use
+                                                                      : sweep->lives(sweep->arg, id)))
                         continue;
                 if (oci_remove(ctx, program, name) == 0)
                         sweep->removed(sweep->arg, id);
@@ -373,7 +394,7 @@ int container_start(const struct driver_plan *plan, const struct start_request *
                                  .name = name,
                                  .run_id = run_id,
                                  .detached = !req->first };
-        AUTO_FD int sock = -1, ctl = -1;
+        AUTO_FD int sock = -1, ctl = -1, used = -1;
         int r;
 
         (void) snprintf(link, sizeof(link), "/proc/self/fd/%d", run_fd);
@@ -395,7 +416,7 @@ int container_start(const struct driver_plan *plan, const struct start_request *
         sock = make_ctl(run_fd, &ctl);
         if (sock < 0)
                 return error_set(err, sock, "socket for the container: %s", strerror(-sock));
-        (void) !mark_used(plan->ctx, plan->oci->program, true); /* without it gc would miss what is left */
+        used = mark_used(plan->ctx, plan->oci->program, true); /* without it gc would miss what is left */
         r = caller_start(&caller, c, err);
         if (r == 0)
                 r = await_call(sock, c, err);

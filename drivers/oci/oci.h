@@ -42,6 +42,9 @@ enum { OCI_PIDS = 4096 /* without limits.pids */ };
 #define OCI_PASSWD_WORD    "@passwd"
 #define OCI_PASSWD_PROGRAM "/.cofferdam"
 
+#define OCI_NAME          "cofferdam-"
+#define OCI_ACCOUNTS_NAME "accounts-" /* after that, of a container that is no run's */
+
 /** struct oci - what the plan of a run in a container holds besides the native one; owned by that */
 struct oci {
         const char *program; /* "podman", "docker"; static */
@@ -101,6 +104,12 @@ int oci_remove(const struct ctx *ctx, const char *program, const char *name)
 /** oci_reap() - oci_remove() of the container of a run that died, as far as that goes */
 void oci_reap(const struct ctx *ctx, const char *program, const char *run_id);
 
+/**
+ * oci_hold() - have oci_sweep() leave alone what no run owns yet: until the descriptor is closed
+ * Blocks while somebody sweeps. Return: descriptor; -errno: there is nothing to hold.
+ */
+int oci_hold(const struct ctx *ctx, const char *program);
+
 /** oci_sweep() - see struct driver_ops */
 int oci_sweep(const struct ctx *ctx, const char *program, const struct driver_sweep *sweep,
               struct error *err);
@@ -122,6 +131,9 @@ int oci_args(const struct driver_plan *plan, const struct start_request *req, co
 
 /** oci_harden() - what is the same for every container of ours */
 void oci_harden(struct cli_args *args, const char *program);
+
+/** oci_label() - whose a container is */
+void oci_label(struct cli_args *args, const char *state_dir);
 
 /** oci_bind() - show @source read-only at @target. Return: 0, -EINVAL (the engine cannot be told of a path).
  */

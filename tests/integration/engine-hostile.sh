@@ -118,7 +118,84 @@ lacks_its_places() {
         eq '' "$(containers "$1")"
 }
 
+# descendants PID: and itself
+descendants() {
+        local pid
+        # shellcheck disable=SC2013 # words
+        for pid in $(cat "/proc/$1/task/"*/children 2>/dev/null); do descendants "$pid"; done
+        echo "$1"
+}
+# only ENGINE ID: gc leaves nothing but the run ID, with its container
+only() {
+        "$C" gc >>said 2>&1
+        [ "$(ls "$XDG_STATE_HOME/cofferdam/runs")" = "$2" ] && [ "$("$1" ps -a --format '{{.Names}}')" = "cofferdam-$2" ] && [ -z "$("$1" volume ls -q)" ]
+}
+is_left() { fail "$2: $("$1" ps -a --format '{{.Names}} {{.Status}}'; "$1" volume ls -q; ls "$XDG_STATE_HOME/cofferdam/runs"; tail -n 5 said)"; }
+# SIGKILL to who calls the engine and to its command line, before and after each call; then at any time, of all that the
+# run consists of. Red without labels on the container that reads accounts, or with volumes of the image (podman)
+is_killed_anywhere() {
+        local odd id pid
+        image "$1" app:1 'USER app' 'VOLUME ["/data"]'
+        id=$("$C" start -d "$1" --image busy:1)
+        echo secret >"$T/source"
+        chmod 777 .
+        shim "$1"
+        # a container that is made and not started, as by a command line that is killed
+        cut='create() { for word; do shift; case $word in run | --detach) ;; *) set -- "$@" "$word" ;; esac; done; '"${PATH%%:*}/../real"' create "$@"; }'
+        ln -s "$(PATH=${PATH#*:} command -v "$1")" real
+        while IFS='|' read -r odd; do
+                X="$cut; $odd"
+                boxed "$1" --image app:1 --secret "A=file:$T/source,as=file" --network allowlist --allow a.example -- true >out 2>&1 &
+                wait $! || true
+                X=
+                wait_for 60 only "$1" "$id" || is_left "$1" "$odd"
+        done <<'O'
+[ "$1" != image ] || kill -9 $PPID $$
+case $* in *' cofferdam-accounts-'*) create "$@"; kill -9 $PPID $$ ;; esac
+case $* in *' cofferdam-accounts-'*) ;; 'run '*) create "$@"; kill -9 $PPID $$ ;; esac
+case $* in *' cofferdam-accounts-'*) ;; 'run '*) ${0%/*}/../real "$@"; kill -9 $PPID $$ ;; esac
+[ "$1" != rm ] || [ -e "$0.rm" ] || { : >"$0.rm"; kill -9 $PPID $$; }
+O
+        for odd in ${COFFERDAM_POINTS:-1 2 3 4 5 6}; do
+                "$C" run -d "$1" --image app:1 --secret "A=file:$T/source,as=file" -- sh -c 'while :; do sleep 1; done' >out 2>&1 &
+                pid=$!
+                sleep "$((odd % 3)).$RANDOM"
+                # shellcheck disable=SC2046 # words
+                kill -KILL $(descendants "$pid") 2>/dev/null || true
+                wait "$pid" 2>/dev/null || true
+        done
+        wait_for 60 only "$1" "$id" || is_left "$1" 'at any time'
+        eq lives "$("$C" exec "$id" -- echo lives)"
+        "$C" stop -t 0 "$id" >/dev/null
+        "$C" rm "$id" >/dev/null
+        eq '' "$("$1" ps -aq)$(ls "$XDG_STATE_HOME/cofferdam/runs")"
+}
+# A daemon that comes back ends what it finds. Everybody hears of it, in time and by name
+is_restarted() {
+        local id rc=0
+        engine_ready docker
+        id=$("$C" start -d docker --image busy:1)
+        "$C" exec "$id" -- sh -c 'echo up >up; sleep 1000' >said 2>&1 &
+        wait_for 60 test -e up
+        boxed docker --events "$W/events" -- sh -c 'echo up >up2; sleep 1000' >out 2>&1 &
+        wait_for 60 test -e up2
+        kill -KILL "$(cat "$E/docker.pid")"
+        wait_for 60 [ ! -e "/proc/$(cat "$E/docker.pid")" ]
+        rm -f "$E/docker.pid" "$E"/docker-run/containerd/containerd.{pid,sock*}
+        docker_start
+        wait %1 || rc=$?
+        eq "125 cofferdam: the sandbox's first process died" "$rc $(cat said)"
+        status 125 wait %2
+        has "$(cat out)" "first process died"
+        has "$(cat events)" '"failure_code":"'
+        status 125 "$C" exec "$id" -- true 2>/dev/null
+        "$C" rm "$id" >/dev/null 2>&1 || true
+        "$C" gc >/dev/null
+        eq '' "$(docker ps -aq)$(ls "$XDG_STATE_HOME/cofferdam/runs")"
+}
+
 for engine in podman docker; do
+        t "$engine: killed at any point, and gc" is_killed_anywhere $engine
         t "$engine: answers that are none" answers_oddly $engine
         t "$engine: a command line that hangs, a container that does not call" hangs $engine
         t "$engine: two runs of one name at once" has_one_of_a_name $engine
@@ -126,4 +203,5 @@ for engine in podman docker; do
         t "$engine: volumes of the image" has_no_volumes $engine
         t "$engine: a health check of the image" checks_no_health $engine
 done
+t 'docker: its daemon is killed and comes back' is_restarted
 finish
