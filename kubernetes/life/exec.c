@@ -36,6 +36,8 @@ enum {
         ORDER_BYTES_MAX = 16 << 20,
         CHUNK = 64 * 1024,
         SHORT_MS = 20000,
+        AGAIN_MS = 100, /* for a signal that came before its process */
+        SIGNAL_TRIES = 100,
         PIPE_ATOM = 4096, /* fits where poll(2) says so */
 };
 
@@ -50,7 +52,9 @@ struct session {
         bool in_open, in_closed;
         char chunk[CHUNK]; /* of stdin, [pushed, pending) waits for room */
         size_t pushed, pending;
-        int signals;     /* EXEC_SIGNALS; -1: it has ended */
+        int signals; /* EXEC_SIGNALS; -1: it has ended */
+        struct exec_signal unsent;
+        int tries;       /* left for @unsent */
         struct buf head; /* what stdin begins with */
         size_t head_sent;
 };
@@ -134,11 +138,12 @@ static const char kill_script[] =
         "  exec kill -\"$2\" -- \"-$5\";; esac\n"
         "exec kill -\"$2\" \"$p\"\n";
 
-static void send_signal(struct session *s, const struct exec_signal *signal_) {
+/* The command may not have noted its process id yet: then again, until it has. */
+static void send_signal(struct session *s) {
         char text[16];
 
-        (void) snprintf(text, sizeof(text), "%s%d", signal_->group ? "-" : "", signal_->number);
-        (void) aside(s, kill_script, text, NULL, NULL);
+        (void) snprintf(text, sizeof(text), "%s%d", s->unsent.group ? "-" : "", s->unsent.number);
+        s->tries = aside(s, kill_script, text, NULL, NULL) == -EIO ? s->tries - 1 : 0;
 }
 
 /* ---- the streams ---- */
@@ -251,9 +256,10 @@ static void read_signals(struct session *s) {
         struct exec_signal signal_;
         const ssize_t n = read(s->signals, &signal_, sizeof(signal_));
 
-        if (n == (ssize_t) sizeof(signal_))
-                send_signal(s, &signal_);
-        else if (n == 0)
+        if (n == (ssize_t) sizeof(signal_)) {
+                s->unsent = signal_;
+                s->tries = SIGNAL_TRIES;
+        } else if (n == 0)
                 s->signals = -1; /* the supervisor is gone; the pod goes by its own ways */
 }
 
@@ -282,7 +288,7 @@ static int turn(struct session *s, int winch_fd, bool *ret_ended, struct error *
                         fds[1 + i] = (struct pollfd){ .fd = i, .events = POLLOUT };
         if (s->full[1] || s->full[2])
                 fds[0].events &= (short) ~POLLIN;
-        if (poll(fds, 6, 1000) < 0 && errno != EINTR)
+        if (poll(fds, 6, s->tries > 0 ? AGAIN_MS : 1000) < 0 && errno != EINTR)
                 return error_set(err, -errno, "poll: %s", strerror(errno));
         s->full[1] = s->full[1] && !fds[2].revents;
         s->full[2] = s->full[2] && !fds[3].revents;
@@ -296,6 +302,8 @@ static int turn(struct session *s, int winch_fd, bool *ret_ended, struct error *
         }
         if (r == 0 && fds[4].revents)
                 read_signals(s);
+        if (r == 0 && head_done && s->tries > 0)
+                send_signal(s);
         return r < 0 ? error_set(err, r, "stdin: %s", strerror(-r))
                      : kube_exec_step(s->exec, 0, ret_ended, err);
 }

@@ -444,6 +444,22 @@ the_reaper_takes_what_expired() {
         clear
 }
 
+a_signal_before_the_command_is_for_it() {
+        normal
+        workspace
+        tell set '{"start_seconds": 2}'
+        "$C" run -d kubernetes --image i -w "$W/ws" --workspace-target /copy/space -- sleep 1000 >out 2>err &
+        one() { [ "$(query 'len(pods)')" = 1 ]; }
+        wait_for 30 one
+        kill -TERM $!
+        # red when it was sent once, and there was no process to send it to
+        ended() { ! look $!; }
+        wait_for 60 ended || { kill -KILL $! && fail 'it goes on'; }
+        status 143 wait $!
+        tell set '{"start_seconds": 0.05}'
+        clear
+}
+
 # red when the commit was asked for once only, before the first try
 a_node_that_is_away_is_waited_for() {
         local id
@@ -515,6 +531,7 @@ t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
 t 'a record stays as long as its pod does' a_record_stays_as_long_as_its_pod
 t 'what is left is said' what_is_left_is_said
 t 'the reaper takes what expired' the_reaper_takes_what_expired
+t 'a signal before the command is for it' a_signal_before_the_command_is_for_it
 t 'a node that is away is waited for' a_node_that_is_away_is_waited_for
 t 'races of tar are tried again' races_are_tried_again
 t 'a lost connection is no exit code' a_lost_connection_is_no_exit_code
