@@ -81,7 +81,7 @@ PY
         clear
 }
 
-# red when the landing path is decided by the names in the archive
+# red without the exclusion of hooks and config
 hostile_workspace() {
         local config
         mkdir ws outside && git -C ws init -q && ln -s ../outside ws/escape && echo host >ws/plain && config=$(cat ws/.git/config)
