@@ -447,6 +447,8 @@ static CURLcode set_limits(CURL *e, const struct upstream_conf *conf) {
 
         if (r == CURLE_OK && conf->ca_file)
                 r = curl_easy_setopt(e, CURLOPT_CAINFO, conf->ca_file);
+        if (r == CURLE_OK && conf->ca_file) /* else the host's directory of authorities would count, too */
+                r = curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
         if (r == CURLE_OK)
                 r = curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
         if (r == CURLE_OK)

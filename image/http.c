@@ -289,8 +289,10 @@ static void prepare(struct http *http, struct transfer *t, const char *url, stru
         }
         if (t->request->form)
                 (void) curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->request->form);
-        if (http->options->ca_file)
+        if (http->options->ca_file) {
                 (void) curl_easy_setopt(c, CURLOPT_CAINFO, http->options->ca_file);
+                (void) curl_easy_setopt(c, CURLOPT_CAPATH, NULL); /* the host's authorities would be taken beside it */
+        }
 }
 
 /* One exchange. @ret_next: where it sends us, owned by curl; NULL: nowhere. */

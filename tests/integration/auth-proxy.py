@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -117,8 +118,8 @@ def read_answer(f, method="GET"):
 
 
 class Proxy:
-    def __init__(self, *options, env=None, routes=True, split=True):
-        args = [os.environ["C"], "auth-proxy", "--listen", "127.0.0.1:0", "--ca-file", where + "/ca.pem"]
+    def __init__(self, *options, env=None, routes=True, split=True, before=()):
+        args = [*before, os.environ["C"], "auth-proxy", "--listen", "127.0.0.1:0", "--ca-file", where + "/ca.pem"]
         if split:
             args += ["--admin-listen", "127.0.0.1:0"]
         if routes:
@@ -803,6 +804,16 @@ def addresses():
             token = proxy.issue("oauth")
             answer = proxy.call("GET", "/v1/echo", headers=bearer(token))
             eq((502, "the Anthropic API is unreachable"), (answer.status, answer.error()["message"]), "unknown authority")
+        # nor do those that were named, where the system's do
+        certs = where + "/certs"
+        os.makedirs(certs)
+        shutil.copy(where + "/ca.pem", certs)
+        shutil.copy(args[1], certs)
+        subprocess.run(["openssl", "rehash", certs], check=True, stderr=subprocess.DEVNULL)
+        before = ("unshare", "-Urm", "sh", "-c", 'mount --bind "$0" /etc/ssl/certs && exec "$@"', certs)
+        for options, want in (((), 200), (("--ca-file", "/etc/ssl/certs/ca-certificates.crt"), 502)):
+            with Proxy(*options, before=before) as proxy:
+                eq(want, proxy.call("GET", "/v1/echo", headers=bearer(proxy.issue("oauth"))).status, str(options))
     # another base for the model, by its address
     with Proxy("--upstream", "https://127.0.0.1:%s/gate/way/" % port) as proxy:
         token = proxy.issue("oauth")
