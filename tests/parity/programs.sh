@@ -90,6 +90,13 @@ unpacked() {
         dpkg-source --no-check $([ "$1" = lua51 ] && echo --skip-patches) -x "$sources/$source"_*.dsc "$W/$1"
 }
 
+as_inside='
+import os, signal, sys
+for s in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(s, signal.SIG_DFL)
+os.closerange(3, 4096)
+os.execvp(sys.argv[1], sys.argv[1:])'
+
 compare() {
         local name=$1 driver suite=suite_$1 wanted="" got options differ="" began
         unpacked "$name" >build.log 2>&1 || fail "unpack: $(tail -n 5 build.log)"
@@ -101,9 +108,9 @@ compare() {
                 began=$SECONDS options=() # its own failures are compared, too
                 [ "$driver" = host ] || [ "$driver" = native ] || options=("${shown[@]}")
                 if [ "$driver" = host ]; then
-                        # as in a sandbox, no descriptors but three: bash's suite shows the number of the next one; and no
-                        # capability, for which suites of a root look
-                        (cd "$name" && timeout 3600 "${bare[@]}" python3 -c 'import os, sys; os.closerange(3, 4096); os.execvp(sys.argv[1], sys.argv[1:])' \
+                        # as in a sandbox: no descriptors but three (bash's suite shows the number of the next one), no capability,
+                        # for which suites of a root look, and no signal that is ignored, as Python does with two
+                        (cd "$name" && timeout 3600 "${bare[@]}" python3 -c "$as_inside" \
                                 bash -c "${!suite}") >host.log 2>&1 </dev/null || true
                 else
                         timeout 3600 "$C" run --driver "$driver" "${options[@]}" --name "$name" -w "$W/$name" -- bash -c "${!suite}" >"$driver.log" 2>&1 </dev/null || true
