@@ -84,9 +84,11 @@ static bool mounts_unchanged(const struct ctx *ctx) {
 static void probe_all_leaves_nothing(void **state) {
         const struct ctx ctx = this_user();
         const size_t fds = open_fds();
+        int tries = 20;
 
         (void) state;
-        assert_true(mounts_unchanged(&ctx) || mounts_unchanged(&ctx) || mounts_unchanged(&ctx));
+        while (!mounts_unchanged(&ctx))
+                assert_int_not_equal(--tries, 0);
         assert_int_equal(open_fds(), fds);
         assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
         assert_int_equal(errno, ECHILD);
