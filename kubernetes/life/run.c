@@ -239,8 +239,14 @@ static int make_secret(struct run *run, struct error *err) {
 
         if (!run->order.secret)
                 return 0;
-        r = secret_make(run->kube, run->order.ns, run->order.secret, run->order.secret_files, RUN_SECRETS,
-                        run->order.pod_name, run->uid, &made, err);
+        r = secret_make(run->kube,
+                        &(struct secret_request){ .ns = run->order.ns,
+                                                  .object = run->order.secret,
+                                                  .files = run->order.secret_files,
+                                                  .values_fd = RUN_SECRETS,
+                                                  .pod_name = run->order.pod_name,
+                                                  .pod_uid = run->uid },
+                        &made, err);
         return r < 0 ? r : remember(run, KUBE_SECRET, made, err);
 }
 

@@ -85,21 +85,21 @@ static int fill(json_t *object, const json_t *files, const struct buf *values) {
         return 0;
 }
 
-int secret_make(struct kube *kube, const char *ns, json_t *object, const json_t *files, int values_fd,
-                const char *pod_name, const char *pod_uid, json_t **ret, struct error *err) {
+int secret_make(struct kube *kube, const struct secret_request *request, json_t **ret, struct error *err) {
         AUTO_BUF struct buf values = { 0 };
-        json_t *meta = json_object_get(object, "metadata");
+        json_t *meta = json_object_get(request->object, "metadata");
         const char *name = json_string_value(json_object_get(meta, "name"));
         struct error why = { 0 };
-        int r = read_values(values_fd, &values, err);
+        int r = read_values(request->values_fd, &values, err);
 
         if (r == 0) {
-                r = fill(object, files, &values);
+                r = fill(request->object, request->files, &values);
                 /* it alone: with a further owner, the Secret would outlive the pod */
-                if (r == 0 && json_object_set_new(meta, "ownerReferences",
-                                                  json_pack("[{s:s,s:s,s:s,s:s,s:b,s:b}]", "apiVersion", "v1",
-                                                            "kind", "Pod", "name", pod_name, "uid", pod_uid,
-                                                            "controller", 0, "blockOwnerDeletion", 0)) < 0)
+                if (r == 0 &&
+                    json_object_set_new(meta, "ownerReferences",
+                                        json_pack("[{s:s,s:s,s:s,s:s,s:b,s:b}]", "apiVersion", "v1", "kind",
+                                                  "Pod", "name", request->pod_name, "uid", request->pod_uid,
+                                                  "controller", 0, "blockOwnerDeletion", 0)) < 0)
                         r = -ENOMEM;
                 if (r < 0)
                         (void) error_set(err, r, "secrets of the run: %s", strerror(-r));
@@ -107,8 +107,8 @@ int secret_make(struct kube *kube, const char *ns, json_t *object, const json_t 
         forget(&values);
         if (r < 0)
                 return r;
-        r = kube_create(kube, KUBE_SECRET, ns, object, ret, &why);
-        (void) json_object_del(object, "data");
+        r = kube_create(kube, KUBE_SECRET, request->ns, request->object, ret, &why);
+        (void) json_object_del(request->object, "data");
         return r < 0 ? refused(kube, r, "create", name, &why, err) : 0;
 }
 

@@ -14,16 +14,21 @@
 
 enum { SECRET_BYTES_MAX = 1 << 20 }; /* of all values of a Secret, as the server has it */
 
+/** struct secret_request - a Secret to make */
+struct secret_request {
+        const char *ns;
+        json_t *object;                 /* a Secret without data; filled, and emptied again */
+        const json_t *files;            /* [{"name","len"}], in the order of the values */
+        int values_fd;                  /* the values, one behind the other; read from its beginning */
+        const char *pod_name, *pod_uid; /* whose it is */
+};
+
 /**
- * secret_make() - @object with the values, owned by the pod @pod_name with @pod_uid
- * @object: a Secret without data, filled
- * @files: [{"name","len"}], in the order of the values
- * @values_fd: the values, one behind the other; read from its beginning
+ * secret_make() - a Secret with its values
  * @ret: as the server has it, new reference
- * Return: 0, -EINVAL (@files and @values_fd do not fit), or as client.h says.
+ * Return: 0, -EINVAL (the files and the values do not fit), or as client.h says.
  */
-int secret_make(struct kube *kube, const char *ns, json_t *object, const json_t *files, int values_fd,
-                const char *pod_name, const char *pod_uid, json_t **ret, struct error *err)
+int secret_make(struct kube *kube, const struct secret_request *request, json_t **ret, struct error *err)
         __attribute__((warn_unused_result));
 
 /** secret_link() - the links that lead to @files with a "path", inside. Return: 0, -EIO, as remote.h. */
