@@ -291,7 +291,8 @@ static void prepare(struct http *http, struct transfer *t, const char *url, stru
                 (void) curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->request->form);
         if (http->options->ca_file) {
                 (void) curl_easy_setopt(c, CURLOPT_CAINFO, http->options->ca_file);
-                (void) curl_easy_setopt(c, CURLOPT_CAPATH, NULL); /* the host's authorities would be taken beside it */
+                (void) curl_easy_setopt(c, CURLOPT_CAPATH,
+                                        NULL); /* the host's authorities would be taken beside it */
         }
 }
 
