@@ -109,10 +109,11 @@ small_with_many_commands() {
         up
         for i in $(seq 64); do cd_run exec -d "$id" sh -c 'yes | head -c 300000; sleep 60' </dev/null >/dev/null; done
         sleep 0.5
-        # how many pages of its file are mapped is the kernel's affair
+        # how many pages of its file are mapped is the kernel's affair; 600 KiB are usual, 1200 were seen on a busy machine,
+        # and what the commands said is 19 MB
         rss=$(awk '/^Anonymous/ { print $2 }' "/proc/$pid/smaps_rollup")
         echo "$rss KiB of its own, $i commands"
-        [ "$rss" -le 1024 ] || fail "$rss KiB of its own"
+        [ "$rss" -le 2048 ] || fail "$rss KiB of its own"
         down
 }
 
