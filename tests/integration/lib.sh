@@ -68,6 +68,7 @@ helper_pids() {
         local dir comm state session line exe
         for dir in /proc/[0-9]*; do
                 if ! look "${dir#/proc/}" || [[ $comm != cofferdam-* ]]; then continue; fi
+                [[ " ${servers[*]-} " != *" ${dir#/proc/} "* ]] || continue # the script's own, which outlives its tests
                 exe=$(readlink "$dir/exe") || exe=
                 if [ -n "$exe" ]; then
                         [[ $exe == "$C"* || $exe == "$T/libexec/"* ]] || continue
