@@ -594,8 +594,11 @@ static bool last_line(int fd, uint64_t deadline, char ret[RELEASE_SAID_MAX]) {
                 while ((end = strchr(text, '\n')) || len == sizeof(text) - 1) {
                         const size_t line = end ? (size_t) (end - text) : len;
                         const size_t skip = strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+                        const size_t said =
+                                line - skip < RELEASE_SAID_MAX ? line - skip : RELEASE_SAID_MAX - 1;
 
-                        (void) snprintf(ret, RELEASE_SAID_MAX, "%.*s", (int) (line - skip), text + skip);
+                        memcpy(ret, text + skip, said);
+                        ret[said] = '\0';
                         len -= line + (end != NULL);
                         memmove(text, text + line + (end != NULL), len + 1);
                 }
