@@ -403,6 +403,16 @@ static void session_deinit(struct session *s) {
         json_decref(s->order);
 }
 
+int exec_tell(struct exec_report *report, int r, const struct error *err) {
+        if (r < 0) {
+                report->error = -r;
+                (void) snprintf(report->text, sizeof(report->text), "%.*s", (int) sizeof(report->text) - 1,
+                                err->msg);
+        }
+        (void) !write(EXEC_RESULT, report, sizeof(*report));
+        return CODE_OK;
+}
+
 int command_exec(int argc, char **argv, const char *const *environ_) {
         CLEANUP(session_deinit) struct session s = { .signals = EXEC_SIGNALS, .in_open = true };
         struct exec_report report = { .ended = true };
@@ -422,11 +432,5 @@ int command_exec(int argc, char **argv, const char *const *environ_) {
         }
         if (r == 0)
                 r = converse(&s, &report, &err);
-        if (r < 0) {
-                report.error = -r;
-                (void) snprintf(report.text, sizeof(report.text), "%.*s", (int) sizeof(report.text) - 1,
-                                err.msg);
-        }
-        (void) !write(EXEC_RESULT, &report, sizeof(report));
-        return CODE_OK;
+        return exec_tell(&report, r, &err);
 }

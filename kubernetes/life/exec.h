@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "runtime/base/buf.h"
+#include "runtime/base/error.h"
 
 enum { EXEC_ORDER = 3, EXEC_RESULT = 4, EXEC_SIGNALS = 5, EXEC_NO_DIRECTORY = 122 };
 
@@ -24,6 +25,10 @@ struct exec_report {
         int32_t error; /* 0, or the errno with which the connection was lost or the command refused */
         char text[512];
 };
+
+/** exec_tell() - @report on EXEC_RESULT, with @err where @r is -errno. Return: CODE_OK, the exit code of who
+ * tells it. */
+int exec_tell(struct exec_report *report, int r, const struct error *err);
 
 /** exec_script() - the lines of sh that become the command of @order; for tests
  * $2 is the working directory, $3 the file for the process id. Return: 0, -ENOMEM, -E2BIG. */

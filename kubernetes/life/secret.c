@@ -190,11 +190,5 @@ int command_secret(int argc, char **argv, const char *const *environ_) {
         (void) argc;
         (void) argv;
         r = replace(environ_, &err);
-        if (r < 0) {
-                report.error = -r;
-                (void) snprintf(report.text, sizeof(report.text), "%.*s", (int) sizeof(report.text) - 1,
-                                err.msg);
-        }
-        (void) !write(EXEC_RESULT, &report, sizeof(report));
-        return CODE_OK;
+        return exec_tell(&report, r, &err);
 }
