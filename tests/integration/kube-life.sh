@@ -358,7 +358,7 @@ a_record_stays_as_long_as_its_pod() {
         workspace
         id=$(start)
         pid=$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')
-        pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids || true
+        pgrep -f 'cofferdam-kubernetes (life|serve)' -u "$(id -u)" >pids
         kill -STOP "$pid"
         while read -r p; do ! grep -qz "$fake" "/proc/$p/environ" || kill -9 "$p"; done <pids
         kill -9 "$pid"
