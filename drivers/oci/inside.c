@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -28,6 +29,12 @@
 #include "runtime/base/file.h"
 
 enum { ENV_COPY_MAX = 4096 };
+
+/* The engine's command line hands it on to the supervisor (launch.c). */
+_Noreturn static void quit(const char *what, int r) {
+        (void) dprintf(STDERR_FILENO, "in the container: %s: %s\n", what, strerror(-r));
+        _exit(1);
+}
 
 static int call_out(void) {
         struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = OCI_SOCKET };
@@ -143,16 +150,21 @@ _Noreturn void oci_inside(void) {
         int fds[OCI_ORDER_FDS];
         size_t len, n = 0;
         AUTO_FD int conn = -1;
+        int r;
 
         (void) umask(0);
         signals_reset();
         conn = call_out();
-        if (conn < 0 || fdpass_recv(conn, &order, sizeof(order), &len, fds, OCI_ORDER_FDS, &n) < 0 ||
-            !is_ours(&order, len, n))
-                _exit(1); /* the supervisor knows: nobody called, or it is gone */
-        if (order.profile_bytes && take_profile(fds[1], order.profile_bytes, &profile) < 0)
-                _exit(1);
-        if (make_sockets(&order, fds + 1 + (order.profile_bytes > 0)) < 0)
-                _exit(1);
+        if (conn < 0)
+                quit("call the supervisor", conn);
+        r = fdpass_recv(conn, &order, sizeof(order), &len, fds, OCI_ORDER_FDS, &n);
+        if (r < 0 || !is_ours(&order, len, n))
+                quit("the supervisor's order", r < 0 ? r : -EPROTO);
+        r = order.profile_bytes ? take_profile(fds[1], order.profile_bytes, &profile) : 0;
+        if (r < 0)
+                quit("the profile of system calls", r);
+        r = make_sockets(&order, fds + 1 + (order.profile_bytes > 0));
+        if (r < 0)
+                quit("sockets for the network", r);
         serve(fds[0], &order, &profile, env);
 }

@@ -209,7 +209,7 @@ static bool is_stale(const struct caller *c) {
 static bool is_over(const struct caller *c) {
         struct pollfd fd = { .fd = c->sock, .events = POLLIN };
 
-        return poll(&fd, 1, 0) != 0;
+        return poll(&fd, 1, 0) > 0;
 }
 
 /*
@@ -223,8 +223,10 @@ static int call_run(const struct caller *c, bool *ret_removed, struct error *err
         *ret_removed = r == 0 && !c->detached && result.exit_code != ENGINE_FAILED && !result.err[0];
         if (r == 0 && (is_over(c) || (c->detached && result.exit_code == 0)))
                 return 0;
-        return *ret_removed ? error_set(err, -ECONNRESET, "the container's first process died")
-                            : oci_ended(c->ctx, c->args, r, &result, err);
+        return *ret_removed
+                       ? error_set(err, -ECONNRESET, "the container's first process died: exit status %d",
+                                   result.exit_code)
+                       : oci_ended(c->ctx, c->args, r, &result, err);
 }
 
 /* The same with one remedy for a name that is taken. */
@@ -365,7 +367,10 @@ static int await_call(int sock, struct container *c, struct error *err) {
         if (c->pidfd < 0)
                 return error_set(err, c->pidfd, "the container's first process: %s", strerror(-c->pidfd));
         fds[0].fd = c->conn;
-        if (poll(fds, 1, 0) != 0) /* it has nothing to say: it is gone */
+        do
+                r = poll(fds, 1, 0);
+        while (r < 0 && errno == EINTR);
+        if (r != 0) /* it has nothing to say: it is gone */
                 return hear_caller(c, WORD_MS, err);
         c->pid = peer.pid;
         return 0;

@@ -60,7 +60,7 @@ answers_oddly() {
                 has "$(cat events)" '"failure_code":"' "$odd"
                 [ ! -s out ] || fail "output of '$odd'"
                 rm events
-                eq '' "$(live_pids "shim/$1")$(containers "$1")$(ls "$XDG_STATE_HOME/cofferdam/runs" 2>/dev/null)" "left of '$odd'"
+                eq '' "$(live_pids "$W/shim/$1")$(containers "$1")$(ls "$XDG_STATE_HOME/cofferdam/runs" 2>/dev/null)" "left of '$odd'"
         done <<'O'
 image exec yes|'ENGINE image' said more than 1 MiB
 image head -c 300000000 /dev/zero >&2; exit 1|ENGINE image: exit status 1, and not a word
@@ -82,11 +82,11 @@ hangs() {
         status 125 boxed "$1" --events "$W/events" -- true 2>err
         eq "cofferdam: '$1 image' did not end within 20 s" "$(cat err)"
         has "$(cat events)" SANDBOX_SETUP_TIMEOUT
-        eq '' "$(live_pids "shim/$1")"
+        eq '' "$(live_pids "$W/shim/$1")"
         # nobody calls
         X='[ $1 != run ] || exit 0'
         status 125 boxed "$1" --events "$W/events" -- true 2>err
-        eq "cofferdam: the container's first process died" "$(cat err)"
+        eq "cofferdam: the container's first process died: exit status 0" "$(cat err)"
         eq '' "$(ls "$XDG_STATE_HOME/cofferdam/runs")"
 }
 # As many as there are ask for one name at once
