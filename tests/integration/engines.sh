@@ -243,7 +243,7 @@ outlives() { # ENGINE WHO: is killed while a command runs
         engine_ready "$1"
         boxed "$1" -- sh -c 'echo >here; until [ -e go ]; do sleep 0.1; done; exit 3' &
         wait_for 60 [ -e here ] || fail 'no command runs'
-        line='--rm --pull never --name cofferdam-'
+        line="--rm --pull never --name cofferdam-$(ls "$XDG_STATE_HOME/cofferdam/runs")" # of this run: others call the engine, too
         clients=$(live_pids "run $line")
         case $2 in
         client) victim=$clients ;;
