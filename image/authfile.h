@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
 enum { AUTHFILE_BYTES_MAX = 1 << 20, CREDENTIAL_TEXT_MAX = 16384 };
 

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
 struct digest;
 

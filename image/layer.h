@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
 enum { LAYER_PATH_MAX = 4095, LAYER_DEPTH_MAX = 256, LAYER_ENTRIES_MAX = 4000000, LAYER_XATTR_MAX = 65536 };
 

@@ -95,6 +95,8 @@ int image_inspect(struct image_call *call) {
         AUTO_JSON json_t *list = json_array();
         struct error err = { 0 };
 
+        if (!image_names_valid(call, false))
+                return CODE_USAGE;
         if (store_open(call->ctx, call->path, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++) {
@@ -151,6 +153,8 @@ int image_rm(struct image_call *call) {
         uint64_t removed;
         int code = CODE_OK;
 
+        if (!image_names_valid(call, false))
+                return CODE_USAGE;
         if (store_open(call->ctx, call->path, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++)
@@ -265,6 +269,8 @@ int image_root(struct image_call *call) {
         struct error err = { 0 };
 
         call->o.missing = true;
+        if (!image_names_valid(call, true))
+                return CODE_USAGE;
         if (store_open(call->ctx, call->path, &store, &err) < 0 ||
             pull_one(call, &store, call->argv[0], digest, &err) < 0 || print_root(&store, digest, &err) < 0)
                 return image_complain(&err);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
 enum {
         MANIFEST_BYTES_MAX = 4 << 20, /* of a document, as registries have it */

@@ -184,20 +184,27 @@ int pull_one(struct image_call *call, struct store *store, const char *name,
         return r;
 }
 
-/* Whether @name is one, before any work. */
-static int check_name(const char *name, struct error *err) {
+bool image_names_valid(const struct image_call *call, bool files) {
         AUTO_REF struct ref ref = { 0 };
+        struct error err = { 0 };
+        int r = 0;
 
-        return import_prefix(name) ? 0 : ref_parse(name, &ref, err);
+        for (int i = 0; r == 0 && i < call->argc; i++)
+                if (!files || !import_prefix(call->argv[i])) {
+                        r = ref_parse(call->argv[i], &ref, &err);
+                        ref_deinit(&ref);
+                }
+        if (r < 0)
+                (void) image_complain(&err);
+        return r == 0;
 }
 
 int image_pull(struct image_call *call) {
         AUTO_STORE struct store store = STORE_NONE;
         struct error err = { 0 };
 
-        for (int i = 0; i < call->argc; i++)
-                if (check_name(call->argv[i], &err) < 0)
-                        return image_misused(&err);
+        if (!image_names_valid(call, true))
+                return CODE_USAGE;
         if (store_open(call->ctx, call->path, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++) {

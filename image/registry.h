@@ -6,7 +6,7 @@
 #include "image/authfile.h"
 #include "image/http.h"
 #include "image/manifest.h"
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
 struct registry;
 

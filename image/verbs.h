@@ -76,6 +76,10 @@ int import_path(struct image_call *call, struct store *store, const char *path, 
  * borrowed, or NULL */
 const char *import_prefix(const char *name);
 
+/** image_names_valid() - whether all words are names of images, before any work; or, with @files, what
+ * import_prefix() knows. Says on standard error which is not. */
+bool image_names_valid(const struct image_call *call, bool files) __attribute__((warn_unused_result));
+
 /** image_misused() - image_complain() of a command line that is wrong. Return: CODE_USAGE. */
 int image_misused(const struct error *err);
 

@@ -5,6 +5,7 @@
 
 #include "runtime/base/cleanup.h"
 #include "runtime/base/parse.h"
+#include "runtime/spec/ref.h"
 #include "runtime/spec/secretrules.h"
 
 static const char digits[] = "0123456789";
@@ -52,13 +53,8 @@ const char *check_user(const char *text) {
         return "must be UID, UID:GID (0 to 4294967294) or the name of an account";
 }
 
-const char *check_image(const char *text) {
-        if (*text != '-' && strlen(text) <= 512 && only(text, "_.-:/@+"))
-                return NULL;
-        return "must be letters, digits, '_', '.', '-', ':', '/', '@' or '+', and not begin with '-'";
-}
-
-bool image_names_file(const char *text) {
+/* "oci:DIR" and the like */
+static bool has_transport(const char *text) {
         static const char *const transports[] = { "atomic",        "containers-storage",
                                                   "dir",           "docker-archive",
                                                   "docker-daemon", "oci",
@@ -66,12 +62,22 @@ bool image_names_file(const char *text) {
                                                   "sif",           "tarball" };
         const size_t n = strcspn(text, ":/");
 
-        if (text[n] != ':')
-                return *text == '/' || *text == '.';
-        for (size_t i = 0; i < ARRAY_SIZE(transports); i++)
+        for (size_t i = 0; text[n] == ':' && i < ARRAY_SIZE(transports); i++)
                 if (strlen(transports[i]) == n && strncmp(text, transports[i], n) == 0)
                         return true;
-        return text[n + 1] == '/';
+        return false;
+}
+
+const char *check_image(const char *text) {
+        if (*text == '-' || strlen(text) > REF_TEXT_MAX || !only(text, "_.-:/@+"))
+                return "must be letters, digits, '_', '.', '-', ':', '/', '@' or '+', and not begin with '-'";
+        return has_transport(text) ? NULL : ref_wrong(text);
+}
+
+bool image_names_file(const char *text) {
+        const size_t n = strcspn(text, ":/");
+
+        return text[n] == ':' ? has_transport(text) || text[n + 1] == '/' : *text == '/' || *text == '.';
 }
 
 const char *check_stage(const char *text) {

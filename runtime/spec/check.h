@@ -14,7 +14,8 @@ enum { CHECK_ENV_MAX = 131072 };
 const char *check_name(const char *text);
 /** check_user() - UID, UID:GID or an account's name */
 const char *check_user(const char *text);
-/** check_image() - what a reference of an image is written with; no option of a command line */
+/** check_image() - as ref_parse(), or a transport of an engine and what it takes ("oci:DIR"); no option of a
+ * command line */
 const char *check_image(const char *text);
 /** image_names_file() - whether the image @text is a file, directory or store of the host ("oci:DIR"), as
  * engines and the native driver take it, and not one of a registry */

@@ -90,6 +90,8 @@ t 'users of an image' lab users_of_image
 t 'an image with links where directories are ours' lab traps_of_image
 t 'run with a directory as root' lab rootfs_dir
 t 'a run keeps its image' lab started
+t 'gc while a run looks for its image' lab collected_meanwhile
+t 'names that are none' lab bad_names
 # the base image: the same twice, taken by cofferdam, and what it says
 base_image() {
         export XDG_STATE_HOME=$W/state

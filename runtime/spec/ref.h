@@ -25,6 +25,9 @@ struct ref {
  */
 int ref_parse(const char *text, struct ref *ret, struct error *err) __attribute__((warn_unused_result));
 
+/** ref_wrong() - what ref_parse() has against @text, to stand behind it; static; NULL: nothing */
+const char *ref_wrong(const char *text) __attribute__((nonnull));
+
 /** ref_deinit() - accepts a zeroed struct */
 void ref_deinit(struct ref *ref);
 #define AUTO_REF __attribute__((cleanup(ref_deinit)))

@@ -1,5 +1,6 @@
-#include "image/ref.h"
+#include "runtime/spec/ref.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -139,33 +140,51 @@ static int split(struct ref *ref, char *name) {
         return r < 0 ? r : put_names(ref, name);
 }
 
+static size_t len_of(const char *s) {
+        return s ? strlen(s) + 1 : 0;
+}
+
+static_assert(REF_TEXT_MAX == 512, "as the message says");
+
 static const char *fault(const struct ref *ref) {
+        /* what stands for a part that was left out counts too: the name in full is read again */
+        if (len_of(ref->registry) + len_of(ref->repo) + len_of(ref->tag) + len_of(ref->digest) - 1 >
+            REF_TEXT_MAX)
+                return "is longer, in full, than 512 bytes";
         if (!registry_valid(ref->registry))
-                return "the host is malformed";
+                return "has a malformed host";
         if (!repo_valid(ref->repo))
-                return "the path is words of lower case, joined by '.', '_', '-' and '/'";
+                return "has a path that is not words of lower case, joined by '.', '_', '-' and '/'";
         if (ref->tag && !tag_valid(ref->tag))
-                return "the tag is at most 128 letters, digits, '_', '.' and '-'";
+                return "has a tag that is not at most 128 letters, digits, '_', '.' and '-'";
         if (ref->digest && !digest_valid(ref->digest))
-                return "the digest is 'sha256:' and 64 digits";
+                return "has a digest that is not 'sha256:' and 64 digits of lower case";
         return NULL;
 }
 
+/* The parts of @text, whatever they hold. */
+static int take_apart(const char *text, struct ref *ret) {
+        AUTO_FREE char *name =
+                strdup(strncmp(text, scheme, strlen(scheme)) == 0 ? text + strlen(scheme) : text);
+
+        return name ? split(ret, name) : -ENOMEM;
+}
+
+const char *ref_wrong(const char *text) {
+        AUTO_REF struct ref ref = { 0 };
+
+        return take_apart(text, &ref) < 0 ? "cannot be read: out of memory" : fault(&ref);
+}
+
 int ref_parse(const char *text, struct ref *ret, struct error *err) {
-        AUTO_FREE char *name = NULL;
         AUTO_REF struct ref ref = { 0 };
         const char *why;
-        int r;
 
-        if (strlen(text) > REF_TEXT_MAX)
-                return error_set(err, -EINVAL, "image '%s': longer than %d bytes", ESC(text), REF_TEXT_MAX);
-        name = strdup(strncmp(text, scheme, strlen(scheme)) == 0 ? text + strlen(scheme) : text);
-        r = name ? split(&ref, name) : -ENOMEM;
-        if (r < 0)
-                return error_set(err, r, "out of memory");
+        if (take_apart(text, &ref) < 0)
+                return error_set(err, -ENOMEM, "out of memory");
         why = fault(&ref);
         if (why)
-                return error_set(err, -EINVAL, "image '%s': %s", ESC(text), why);
+                return error_set(err, -EINVAL, "image '%s' %s", ESC(text), why);
         if (asprintf(&ref.text, "%s/%s%s%s%s%s", ref.registry, ref.repo, ref.tag ? ":" : "",
                      ref.tag ? ref.tag : "", ref.digest ? "@" : "", ref.digest ? ref.digest : "") < 0) {
                 ref.text = NULL;
