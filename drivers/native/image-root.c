@@ -39,7 +39,13 @@
 #include "runtime/base/json.h"
 #include "runtime/base/sys.h"
 
-enum { PULL_TIMEOUT_MS = 600000, FILE_MAX = 1 << 20, NUMBER_SIZE = 24 };
+enum {
+        PULL_TIMEOUT_MS = 600000,
+        FILE_MAX = 1 << 20,
+        NUMBER_SIZE = 24,
+        ASK_TRIES = 3,
+        CODE_MISUSED = 2 /* of cofferdam-image: that is no name */
+};
 
 static struct image_root *root_new(const char *name) {
         struct image_root *root = calloc(1, sizeof(*root));
@@ -106,7 +112,8 @@ static int ask(const struct ctx *ctx, const char *name, json_t **ret, struct err
                 return error_wrap(err, DRIVER_NO_IMAGE, "image");
         text = strncmp(result.err, "cofferdam: ", 11) == 0 ? result.err + 11 : result.err;
         if (result.exit_code != 0)
-                return error_set(err, DRIVER_NO_IMAGE, "%s", *text ? text : "image: cofferdam-image failed");
+                return error_set(err, result.exit_code == CODE_MISUSED ? -EINVAL : DRIVER_NO_IMAGE, "%s",
+                                 *text ? text : "image: cofferdam-image failed");
         *ret = json_loadb(buf_cstr(&result.out), result.out.len, 0, NULL);
         return *ret ? 0
                     : error_set(err, DRIVER_NO_IMAGE,
@@ -140,15 +147,31 @@ static void take_ids(struct image_root *root, const json_t *said) {
         (void) snprintf(root->why_single, sizeof(root->why_single), "%s", text_of(said, "why"));
 }
 
-/* The record exists, and will as long as the lock is held. */
-static int lock_record(struct image_root *root, const char *path, struct error *err) {
+/* Whether the record exists, and will as long as the lock is held. */
+static bool lock_record(struct image_root *root, const char *path) {
         struct stat st;
 
+        root->lock_fd = fd_close(root->lock_fd);
         root->lock_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-        if (root->lock_fd < 0 || flock(root->lock_fd, LOCK_SH | LOCK_NB) < 0 ||
-            fstat(root->lock_fd, &st) < 0 || st.st_nlink == 0)
-                return error_set(err, DRIVER_NO_IMAGE, "image '%s': it is being removed", ESC(root->name));
-        return 0;
+        return root->lock_fd >= 0 && flock(root->lock_fd, LOCK_SH | LOCK_NB) == 0 &&
+               fstat(root->lock_fd, &st) == 0 && st.st_nlink > 0;
+}
+
+/* Nobody holds the image between the answer and the lock: what is removed there is asked for, and pulled,
+ * once more. */
+static int ask_and_lock(const struct ctx *ctx, struct image_root *root, json_t **ret, struct error *err) {
+        for (int i = 0; i < ASK_TRIES; i++) {
+                AUTO_JSON json_t *said = NULL;
+                const int r = ask(ctx, root->name, &said, err);
+
+                if (r < 0)
+                        return r;
+                if (lock_record(root, text_of(said, "lock"))) {
+                        *ret = TAKE_PTR(said);
+                        return 0;
+                }
+        }
+        return error_set(err, DRIVER_NO_IMAGE, "image '%s': it is being removed: try again", ESC(root->name));
 }
 
 static int plan_image(const struct ctx *ctx, struct image_root *root, struct error *err) {
@@ -156,9 +179,7 @@ static int plan_image(const struct ctx *ctx, struct image_root *root, struct err
         const json_t *layers;
         int r;
 
-        r = ask(ctx, root->name, &said, err);
-        if (r == 0)
-                r = lock_record(root, text_of(said, "lock"), err);
+        r = ask_and_lock(ctx, root, &said, err);
         if (r < 0)
                 return r;
         (void) snprintf(root->digest, sizeof(root->digest), "%s", text_of(said, "digest"));
