@@ -92,11 +92,41 @@ static const json_t *condition(const json_t *status, const char *type) {
         return NULL;
 }
 
+/* What the cluster says of a pod for which it had no room any more. */
+static bool is_capacity(const char *reason) {
+        static const char *const all[] = { "Evicted", "Preempting", "Shutdown", "NodeShutdown",
+                                           "Terminated" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+                if (strcmp(reason, all[i]) == 0)
+                        return true;
+        return strncmp(reason, "OutOf", 5) == 0; /* OutOfcpu, OutOfmemory, OutOfpods: the node was full */
+}
+
+/* Of a pod that is over, or being deleted: it had to make room (Kubernetes 1.26 and later say so). One that
+ * goes on may have the condition for a while and stay. Return: whether @v is final */
+static bool look_at_disruption(const json_t *status, struct life_verdict *v) {
+        const json_t *row = condition(status, "DisruptionTarget");
+        const char *reason = text_of(status, "reason");
+
+        if (is_capacity(reason))
+                say(v, LIFE_ENDED, "SANDBOX_CAPACITY", reason, text_of(status, "message"));
+        else if (!*reason && row && strcmp(text_of(row, "status"), "True") == 0)
+                say(v, LIFE_ENDED, "SANDBOX_CAPACITY",
+                    *text_of(row, "reason") ? text_of(row, "reason") : "DisruptionTarget",
+                    text_of(row, "message"));
+        else
+                return false;
+        return true;
+}
+
 /* The pod is over: the reason of the pod, which knows of deadlines and evictions, before its container's. */
 static void look_at_end(const json_t *status, const char *phase, struct life_verdict *v) {
         const char *reason = text_of(status, "reason");
         size_t running = 0;
 
+        if (look_at_disruption(status, v))
+                return;
         if (strcmp(reason, "DeadlineExceeded") == 0)
                 say(v, LIFE_ENDED, "RUN_TIMEOUT", reason, text_of(status, "message"));
         else if (*reason)
@@ -119,7 +149,8 @@ void life_look(const json_t *pod, struct life_verdict *v) {
                 return;
         }
         if (json_object_get(json_object_get(pod, "metadata"), "deletionTimestamp")) {
-                say(v, LIFE_ENDED, "SANDBOX_SETUP_FAILED", "Deleted", "somebody deletes the pod");
+                if (!look_at_disruption(status, v))
+                        say(v, LIFE_ENDED, "SANDBOX_SETUP_FAILED", "Deleted", "somebody deletes the pod");
                 return;
         }
         if (look_at_containers(json_object_get(status, "initContainerStatuses"), true, v, &init) ||
@@ -129,6 +160,13 @@ void life_look(const json_t *pod, struct life_verdict *v) {
                 v->state = LIFE_RUNNING;
         else if (scheduled && strcmp(text_of(scheduled, "status"), "True") != 0)
                 say(v, LIFE_WAITING, NULL, text_of(scheduled, "reason"), text_of(scheduled, "message"));
+}
+
+void life_look_gone(const json_t *pod, struct life_verdict *v) {
+        const json_t *status = json_object_get(pod, "status");
+
+        if (!look_at_disruption(status, v))
+                say(v, LIFE_ENDED, "SANDBOX_SETUP_FAILED", "Deleted", "somebody deleted the pod");
 }
 
 void life_capacity(const json_t *pod, struct life_verdict *v) {

@@ -46,6 +46,9 @@ struct life_verdict {
 /** life_look() - what the Pod object @pod says; its strings are the cluster's and may be anything */
 void life_look(const json_t *pod, struct life_verdict *ret);
 
+/** life_look_gone() - what @pod, as it was last, says of why it is gone; NULL: nothing is known of it */
+void life_look_gone(const json_t *pod, struct life_verdict *ret);
+
 /** life_capacity() - @verdict of a pod that still waits when its time is over: SANDBOX_CAPACITY when no node
  * took it, else SANDBOX_SETUP_TIMEOUT */
 void life_capacity(const json_t *pod, struct life_verdict *verdict);

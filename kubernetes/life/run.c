@@ -311,9 +311,9 @@ static int wait_ready(struct run *run, json_t **ret, struct error *err) {
                 if (strcmp(meta(pod, "uid"), run->uid) != 0)
                         continue;
                 if (event == KUBE_DELETED)
-                        return error_set(err, -EIO, "pod '%s' was deleted before it ran",
-                                         run->order.pod_name);
-                life_look(pod, &v);
+                        life_look_gone(pod, &v);
+                else
+                        life_look(pod, &v);
                 if (v.state == LIFE_ENDED || v.state == LIFE_BROKEN)
                         return broken(run, &v, err);
                 json_decref(last);
@@ -455,8 +455,7 @@ static int watch_pod(struct run *run) {
                 }
                 if (r == -ETIMEDOUT ||
                     (r == 0 && (event == KUBE_DELETED || strcmp(meta(pod, "uid"), run->uid) != 0))) {
-                        (void) snprintf(v.text, sizeof(v.text), "pod '%s' is gone: somebody deleted it",
-                                        run->order.pod_name);
+                        life_look_gone(r == 0 && event == KUBE_DELETED ? pod : NULL, &v);
                         lost(&v);
                         return -ENOENT;
                 }

@@ -712,8 +712,9 @@ static void finish(struct supervisor *s) {
 
         s->final.held = run_changes_count(args->dir, s->record.state, HELD_COUNT_MAX);
         events_emit(&s->record.events, "sandbox_finished",
-                    json_pack("{s:i,s:i,s:s,s:I,s:I,s:i,s:i,s:I}", "exit_code", s->final.code, "signal",
-                              s->final.signal, "failure_code", s->final.failure_code, "duration_ms",
+                    json_pack("{s:i,s:i,s:s,s:o,s:I,s:I,s:i,s:i,s:I}", "exit_code", s->final.code, "signal",
+                              s->final.signal, "failure_code", s->final.failure_code, "reason",
+                              json_from_bytes(s->final.text, EVENT_STRING_MAX), "duration_ms",
                               (json_int_t) (s->started_ns ? (clock_ns() - s->started_ns) / 1000000 : 0),
                               "peak_memory", (json_int_t) s->peak_memory_bytes, "held", (int) s->final.held,
                               "denied", (int) s->denied, "blocked", (json_int_t) s->blocked));

@@ -264,7 +264,11 @@ def delete(resource, ns, name, options):
         remove(resource, ns, name)
         return obj
     grace = options.get("gracePeriodSeconds", obj["spec"].get("terminationGracePeriodSeconds", 30))
-    if "deletionTimestamp" not in meta:
+    if grace == 0 and "deletionTimestamp" not in meta:  # by force: nobody sees it being deleted
+        if meta["uid"] in containers:
+            containers[meta["uid"]].kill()
+        remove("pods", ns, name)
+    elif "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = now()
         meta["deletionGracePeriodSeconds"] = grace
         record("MODIFIED", resource, obj)

@@ -169,6 +169,49 @@ nothing_is_left_of_a_failed_start() {
         clear
 }
 
+# red without look_at_disruption(): each was SANDBOX_SETUP_FAILED, and who could have tried again did not
+who_had_to_make_room_is_told() {
+        local id change text pod
+        workspace
+        ended() { "$C" events "$id" 2>/dev/null | jq -r 'select(.type == "sandbox_finished").data | .failure_code + " " + .reason' >ended && [ -s ended ]; }
+        for change in evicted preempted drained gone; do
+                normal
+                id=$(start)
+                pod=$(query 'pods[0]["metadata"]["name"]')
+                case $change in
+                evicted) text='Evicted: The node was low on resource: memory'
+                        tell status "{\"ns\": \"test\", \"name\": \"$pod\", \"status\": {\"phase\": \"Failed\", \"reason\": \"Evicted\", \"message\": \"The node was low on resource: memory\"}}" ;;
+                preempted) text='PreemptionByScheduler: to accommodate a higher priority pod' ;;
+                drained) text='EvictionByEvictionAPI: Eviction API: evicting' ;;
+                gone) text='DeletionByPodGC: node is gone' ;;
+                esac
+                if [ "$change" != evicted ]; then
+                        tell status "{\"ns\": \"test\", \"name\": \"$pod\", \"status\": {\"conditions\": [{\"type\": \"DisruptionTarget\", \"status\": \"True\", \"reason\": \"${text%%: *}\", \"message\": \"${text#*: }\"}]}}"
+                        # it goes on as long as it may
+                        status 0 "$C" exec "$id" true
+                        curl -sS --cacert "$fake/ca.crt" -H 'Authorization: Bearer admin-token' -X DELETE -d "$([ $change = gone ] && echo '{"gracePeriodSeconds": 0}' || echo '{}')" \
+                                "$base/api/v1/namespaces/test/pods/$pod" >/dev/null
+                fi
+                wait_for 60 ended || fail "$change: it goes on: $("$C" events "$id")"
+                has "$(cat ended)" "SANDBOX_CAPACITY $text"
+                clear
+        done
+        # a condition that was taken back is none
+        normal
+        id=$(start)
+        pod=$(query 'pods[0]["metadata"]["name"]')
+        tell status "{\"ns\": \"test\", \"name\": \"$pod\", \"status\": {\"conditions\": [{\"type\": \"DisruptionTarget\", \"status\": \"False\"}], \"phase\": \"Failed\", \"reason\": \"DeadlineExceeded\"}}"
+        wait_for 60 ended
+        has "$(cat ended)" RUN_TIMEOUT
+        clear
+        # before it ran
+        tell set '{"pods": [{"match": "", "end": {"exitCode": 0}, "seconds": 0, "pod_reason": "OutOfmemory"}]}'
+        status 125 run --events events -- true >out 2>err
+        has "$(cat events)" '"failure_code":"SANDBOX_CAPACITY"'
+        has "$(cat err)" OutOfmemory
+        clear
+}
+
 # what stands in a pod's way is told at once, by its code, and undone: red without the rows of failure.c
 what_never_runs_is_told_and_undone() {
         local settings code text
@@ -521,6 +564,7 @@ t 'copy-on-write waits for review' copy_on_write_waits_for_review
 t 'commands run side by side' commands_run_side_by_side
 t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
 t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
+t 'a pod that had to make room is told by its code' who_had_to_make_room_is_told
 t 'a pod that no node takes is given up, by its code' no_node_takes_it
 t 'two attempts of a step are never side by side' attempts_are_never_side_by_side
 t 'two attempts of a step that begin at once' attempts_at_once
