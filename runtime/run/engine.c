@@ -375,6 +375,11 @@ int run_plan(const struct ctx *ctx, const struct spec *spec, const struct driver
         *ret_driver = driver;
         if (!driver)
                 return DRIVER_HOST_LACKS;
+        if (spec->n_cluster_mounts > 0 && strcmp(driver->name, "kubernetes") != 0)
+                return error_set(err, -ENOTSUP,
+                                 "mounts: driver %s has no volumes of type pvc, configmap or secret: they "
+                                 "are for --driver kubernetes",
+                                 driver->name);
         r = driver->plan(ctx, spec, ret, err);
         if (r != DRIVER_HOST_LACKS || !may_fall(spec, driver))
                 return r;

@@ -122,6 +122,26 @@ static int mount_field(struct spec_mount *mount, char *field, unsigned long long
         return part_set(mount, ITEM_MOUNT, name, value ? value : "true", node, src, err);
 }
 
+bool item_mount_is_volume(const struct doc *node) {
+        static const char *const types[] = { "pvc", "configmap", "secret" };
+        const struct doc *child = node->kind == DOC_MAP ? doc_child(node, "type") : NULL;
+        const char *text = node->kind == DOC_SCALAR ? node->text : NULL;
+
+        if (child && child->kind == DOC_SCALAR)
+                text = child->text;
+        for (size_t n; text; text = text[n] ? text + n + 1 : NULL) {
+                const bool typed = !child && strncmp(text, "type=", 5) == 0;
+                const char *const word = typed ? text + 5 : text;
+
+                n = strcspn(text, ",");
+                for (size_t i = 0; (typed || child) && i < ARRAY_SIZE(types); i++)
+                        if (strlen(types[i]) == n - (size_t) (word - text) &&
+                            strncmp(word, types[i], strlen(types[i])) == 0)
+                                return true;
+        }
+        return false;
+}
+
 int item_mount_text(void *item, const struct doc *node, const struct source *src, struct error *err) {
         AUTO_FREE char *text = strdup(node->text);
         unsigned long long seen = 0;

@@ -12,6 +12,10 @@
 int item_seed_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));
 
+/** item_mount_is_volume() - whether @node, a text or a mapping, is of what only a cluster has: a claim, a
+ * ConfigMap or a Secret */
+bool item_mount_is_volume(const struct doc *node);
+
 /** item_mount_text() - type=..,source=..,target=..[,readonly]. @item: struct spec_mount. */
 int item_mount_text(void *item, const struct doc *node, const struct source *src, struct error *err)
         __attribute__((warn_unused_result));

@@ -157,8 +157,7 @@ const struct key spec_keys[] = {
         { SECTION_ROOT, "mounts", KEY_MOUNTS, LIST(mounts, n_mounts), .max = 256, .flag = "mount",
           .metavar = "STRING",
           .help = "a further mount: type=bind|tmpfs|overlay|cache, source=, target=, readonly, size=, "
-                  "upper=, "
-                  "joined by commas" },
+                  "upper=, joined by commas; or type=pvc|configmap|secret, as kubernetes.volumes has it" },
         { SECTION_ROOT, "allow_sensitive", KEY_PATHS, LIST(allow_sensitive, n_allow_sensitive), .max = 64,
           .flag = "allow-sensitive", .metavar = "PATH", .trust = TRUST_OPERATOR,
           .help = "a bind source that is refused by default, allowed by its exact path" },

@@ -10,6 +10,7 @@
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
 #include "runtime/spec/itemtext.h"
+#include "runtime/spec/merge.h"
 #include "runtime/spec/narrow.h"
 
 enum { ITEM_SIZE_MAX = 64, NO_TIER = -1, NO_FROM = -1, FROM_MAX = 4200 };
@@ -244,11 +245,36 @@ static int item_finish(struct spec *spec, const struct key *key, union item *ite
 }
 
 static int add_one(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
+                   struct error *err);
+
+/* A mount of what only a cluster has is a volume of kubernetes.volumes, and set by whom those may be set. */
+static int add_volume(struct spec *spec, const struct doc *node, const struct source *src,
+                      struct error *err) {
+        const struct key *key = key_find(SECTION_KUBERNETES, "volumes");
+        int r = 0;
+
+        if (node->kind != DOC_SCALAR)
+                return source_error(src, node, err, -EINVAL,
+                                    "a volume of a cluster is one line: 'type=..,source=..,target=..'");
+        if (src->tier == TIER_REPOSITORY && !src->vouched)
+                r = narrow_key(spec, key, node, src, err);
+        if (r != 0)
+                return r < 0 ? r : 0;
+        r = merge_note(spec, key, node, src, err);
+        if (r == 0)
+                r = add_one(spec, key, node, src, err);
+        spec->n_cluster_mounts += r == 0;
+        return r;
+}
+
+static int add_one(struct spec *spec, const struct key *key, const struct doc *node, const struct source *src,
                    struct error *err) {
         const struct list_type *type = type_of(key);
         union item item;
         int r;
 
+        if (key->type == KEY_MOUNTS && item_mount_is_volume(node))
+                return add_volume(spec, node, src, err);
         r = item_default(&item, type, src->tier);
         if (r < 0) {
                 item_free(&item, type);

@@ -71,6 +71,8 @@ int spec_copy(const struct spec *from, struct spec **ret, struct error *err) {
                         r = list_copy(spec, from, key);
         }
         if (r == 0)
+                spec->n_cluster_mounts = from->n_cluster_mounts;
+        if (r == 0)
                 r = refusals_copy(spec, from);
         if (r < 0)
                 return error_set(err, r, "out of memory");

@@ -122,6 +122,7 @@ struct spec {
         } tmp;
         struct spec_mount *mounts;
         size_t n_mounts;
+        size_t n_cluster_mounts; /* of kubernetes.volumes, those that were asked for as mounts */
         struct spec_secret *secrets;
         size_t n_secrets;
         enum model_auth model_auth;

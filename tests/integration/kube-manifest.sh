@@ -145,6 +145,35 @@ image: i\nworkspace: {target: /w}\nmounts: ["type=bind,source=/etc,target=/e"]\n
 ROWS
 }
 
+# red without add_volume(), its merge_note() or narrow_key(), the refusal of run_plan()
+volumes_by_mount() {
+        local a=type=pvc,source=data,target=/data,sub_path=x,readonly b=source=s,target=/s,type=secret c=type=configmap,source=cm,key=k,target=/cm
+        printf 'image: i\nworkspace: {target: /w}\n' >plain.yaml
+        { cat plain.yaml && printf 'kubernetes: {volumes: ["%s", "%s", "%s"]}\n' $a $b $c; } >volumes.yaml
+        { cat plain.yaml && printf 'mounts: ["%s", "type=tmpfs,target=/m", "%s", "%s"]\n' $a $b $c; } >mounts.yaml
+        manifest --mount type=tmpfs,target=/m volumes.yaml >want
+        has "$(cat want)" 'claimName: data'
+        manifest --mount $a --mount type=tmpfs,target=/m --mount $b --mount $c plain.yaml >out
+        diff -u want out || fail 'options'
+        manifest mounts.yaml >out
+        diff -u want out || fail 'a specification'
+        status 1 manifest --tier workflow mounts.yaml >out 2>err
+        has "$(cat err)" 'only the operator may set this'
+        mkdir repository
+        printf 'mounts: ["%s"]\n' $a >repository/.cofferdam.yaml
+        "$C" spec show -w repository >out 2>err
+        lacks "$(cat out)" 'source=data'
+        has "$(cat out err)" 'a repository may only narrow'
+        status 125 "$C" run -d native -w repository --mount $a -- true >out 2>err
+        eq 1 "$(wc -l <err)"
+        has "$(cat err)" 'they are for --driver kubernetes'
+        status 2 "$C" run --image i --mount type=pvc,source=data,target=/data,colour=red -d kubernetes -- true >out 2>err
+        has "$(cat err)" "unknown field 'colour'"
+        printf 'mounts: [{type: pvc, source: data, target: /data}]\n' >map.yaml
+        status 1 manifest plain.yaml map.yaml >out 2>err
+        has "$(cat err)" 'a volume of a cluster is one line'
+}
+
 # what comes with each command, or lies in the Secret, is in no object that is printed
 files_of_a_run() {
         export DEPLOY_KEY=hunter2-key PASSWORD=hunter2-word
@@ -219,6 +248,7 @@ t 'the rights of the worker are narrow' rights_are_narrow
 t 'mistakes are said by their key' mistakes_are_said
 t 'secrets in clear text are refused' plain_secrets_are_refused
 t 'what no pod can be' what_no_pod_is
+t 'volumes of a cluster are mounts, too' volumes_by_mount
 t 'files of a run: one Secret of its own, and no value in what is printed' files_of_a_run
 t 'the start script copies profiles, then credentials' start_script_copies_profiles
 finish
