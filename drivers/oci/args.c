@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include "drivers/native/net.h"
 #include "drivers/native/parts.h"
@@ -164,8 +165,13 @@ void oci_label(struct cli_args *args, const char *state_dir) {
 
 static void add_labels(const struct driver_plan *plan, const char *run_id, struct cli_args *args) {
         oci_label(args, plan->oci->state_dir);
-        cli_add_pair(args, "--label", "ironflow.io/run-id=%s", run_id);
-        cli_add_pair(args, "--label", "ironflow.io/root-run-id=%s", run_id);
+        cli_add_pair(args, "--label", OCI_RUN_LABEL "=%s", run_id);
+        cli_add_pair(args, "--label", OCI_ROOT_LABEL "=%s",
+                     plan->oci->root_run ? plan->oci->root_run : run_id);
+        cli_add_pair(args, "--label", OCI_STEP_LABEL "=%s", plan->oci->step);
+        if (plan->oci->life_s)
+                cli_add_pair(args, "--label", OCI_EXPIRES_LABEL "=%llu",
+                             (unsigned long long) time(NULL) + plan->oci->life_s);
 }
 
 void oci_harden(struct cli_args *args, const char *program) {

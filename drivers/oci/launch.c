@@ -198,7 +198,7 @@ static bool is_stale(const struct caller *c) {
 
         cli_add(&args, "%s", c->program);
         cli_add(&args, "inspect");
-        cli_add_pair(&args, "--format", "{{index .Config.Labels \"ironflow.io/run-id\"}}");
+        cli_add_pair(&args, "--format", "{{index .Config.Labels \"" OCI_RUN_LABEL "\"}}");
         cli_add(&args, "%s", c->name);
         (void) snprintf(want, sizeof(want), "%s\n", c->run_id);
         return cli_run(c->ctx, &args, REMOVE_MS, &result, NULL) == 0 && result.exit_code == 0 &&

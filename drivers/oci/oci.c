@@ -25,10 +25,16 @@ struct oci *oci_free(struct oci *oci) {
                 buf_deinit(&oci->passwd);
                 buf_deinit(&oci->group);
                 free(oci->state_dir);
+                free(oci->step);
+                free(oci->root_run);
                 free(oci);
         }
         return NULL;
 }
+
+enum { MARGIN_SECONDS = 60 /* from the end of the time of a run to that of what is left of it */ };
+
+static const char usual_step[] = "run"; /* as the auth proxy hears it: keeper.c */
 
 static const char needs_image[] = "image: driver '%s' needs one: give --image";
 
@@ -60,11 +66,18 @@ static int check(const struct spec *spec, const char *program, struct error *err
 }
 
 static int fill(const struct ctx *ctx, const struct spec *spec, struct oci *oci) {
+        const struct spec_kubernetes *const k = &spec->kubernetes;
+        const char *const root = k->root_run_id ? k->root_run_id : k->run_id;
+        const uint64_t timeout_ms = spec->limits.timeout_ms;
+
         oci->image = strdup(spec->image);
         oci->state_dir = strdup(ctx->state_dir ? ctx->state_dir : "");
+        oci->step = strdup(k->step ? ESC(k->step) : usual_step);
+        oci->root_run = root ? strdup(ESC(root)) : NULL;
+        oci->life_s = timeout_ms ? (timeout_ms + 999) / 1000 + MARGIN_SECONDS : 0;
         oci->rootless = strcmp(oci->program, "podman") == 0 && ctx->uid != 0;
         oci->outside = strcmp(oci->program, "docker") == 0 && ctx->uid != 0;
-        return oci->image && oci->state_dir ? 0 : -ENOMEM;
+        return oci->image && oci->state_dir && oci->step && (oci->root_run || !root) ? 0 : -ENOMEM;
 }
 
 /* Version 1 of control groups is for root only, so podman of a user limits nothing there. */

@@ -33,6 +33,10 @@ extern const struct driver_ops driver_podman, driver_docker;
 #define OCI_MANAGED_LABEL "app.kubernetes.io/managed-by"
 #define OCI_MANAGED_BY    "cofferdam"
 #define OCI_STATE_LABEL   "cofferdam.io/state" /* whose runs: the state directory */
+#define OCI_RUN_LABEL     "ironflow.io/run-id"
+#define OCI_ROOT_LABEL    "ironflow.io/root-run-id"
+#define OCI_STEP_LABEL    "ironflow.io/step"
+#define OCI_EXPIRES_LABEL "ironflow.io/expires-at" /* seconds since 1970; gc does not go by it */
 
 enum { OCI_PIDS = 4096 /* without limits.pids */ };
 
@@ -53,6 +57,8 @@ struct oci {
         char *user;          /* "NAME|UID[:NAME|GID]", as said or as the image has it; NULL: the caller */
         struct buf passwd, group; /* account files of the image, when there is a user */
         char *state_dir;          /* whose runs the container is one of */
+        char *step, *root_run;    /* of the workflow, as labels say them; NULL: the run has no other root */
+        uint64_t life_s; /* from its start until nobody can want the container any more; 0: for ever */
         bool outside;  /* nobody of ours may enter it: no guard, binds of the engine's; isolation: degrade */
         bool rootless; /* podman of a user: the container is in a user namespace of the caller's */
 };

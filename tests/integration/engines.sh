@@ -215,6 +215,33 @@ is_swept_by_its_labels() { # what nobody could remove: supervisor, pid 1's keepe
         "$C" rm "$id" >/dev/null
         nothing_left "$1"
 }
+# label ENGINE ID NAME
+label() { "$1" inspect --format "{{index .Config.Labels \"ironflow.io/$3\"}}" "cofferdam-$2"; }
+# Labels that the workflow says, and when nobody can want it any more; gc goes by what lives. Red with a sweep that asks
+# for expires-at
+carries_labels() {
+        local from id
+        engine_ready "$1"
+        printf '{"version":1,"kubernetes":{"run_id":"r1","root_run_id":"r0","step":"fix it\\n=,x"}}' >spec.json
+        from=$(date +%s)
+        id=$("$C" start -d "$1" --image busy:1 -s spec.json --timeout 90m)
+        eq "$id r0 fix it\\n=,x" "$(label "$1" "$id" run-id) $(label "$1" "$id" root-run-id) $(label "$1" "$id" step)"
+        from=$(($(label "$1" "$id" expires-at) - from - 5460))
+        [ "$from" -ge 0 ] && [ "$from" -lt 300 ] || fail "expires $from seconds late"
+        "$C" rm --force "$id" >/dev/null
+        shim "$1" <<'X'
+exec "$real" "${@/#ironflow.io\/expires-at=*/ironflow.io/expires-at=1}"
+X
+        id=$("$C" start -d "$1" --image busy:1 --timeout 90m)
+        eq "1 run $id" "$(label "$1" "$id" expires-at) $(label "$1" "$id" step) $(label "$1" "$id" root-run-id)"
+        eq '' "$("$C" gc)"
+        eq lives "$("$C" exec "$id" -- echo lives)"
+        "$C" rm --force "$id" >/dev/null
+        id=$("$C" start -d "$1" --image busy:1)
+        eq '' "$(label "$1" "$id" expires-at)" 'one without an end'
+        "$C" rm --force "$id" >/dev/null
+        nothing_left "$1"
+}
 leaves_nothing_when_killed() {
         engine_ready "$1"
         id=$("$C" start -d "$1" --image busy:1)
@@ -469,6 +496,7 @@ for engine in podman docker; do
         t "$engine: mounts, with names that engines take apart" mounts_what_is_asked $engine
         t "$engine: the network by name" filters_the_network $engine
         t "$engine: gc removes what no live run of ours owns, and nothing else" is_swept_by_its_labels $engine
+        t "$engine: labels: run, root, step, when it expires; gc does not go by that" carries_labels $engine
         t "$engine: a killed supervisor leaves no container" leaves_nothing_when_killed $engine
         t "$engine: a command takes one call besides the look at the image" calls_once $engine
         for who in client caller supervisor; do t "$engine: its $who is killed under a command" outlives $engine $who; done

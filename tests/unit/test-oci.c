@@ -167,7 +167,8 @@ static void oci_failure_knows_both_engines(void **state) {
 static int args_of(const char *program, const char *target, const char *run_dir, struct cli_args *ret) {
         struct oci oci = { .program = program,
                            .image_id = (char *) (uintptr_t) "id",
-                           .state_dir = (char *) (uintptr_t) "/state" };
+                           .state_dir = (char *) (uintptr_t) "/state",
+                           .step = (char *) (uintptr_t) "run" };
         static struct driver_plan plan;
         const struct start_request req = { .run_id = "0123456789ab" };
 
@@ -268,6 +269,8 @@ static void oci_args_harden(void **state) {
                 { "--label", "ironflow.io/run-id=0123456789ab" },
                 { "--label", "app.kubernetes.io/managed-by=cofferdam" },
                 { "--label", "cofferdam.io/state=/state" },
+                { "--label", "ironflow.io/root-run-id=0123456789ab" },
+                { "--label", "ironflow.io/step=run" },
                 { "--pull", "never" },
                 { "--entrypoint", OCI_INIT },
                 { "--no-healthcheck", NULL },
