@@ -1,7 +1,8 @@
 /*
  * DOC: theory of operation
  *
- * hash -> is there an image of that name? -> copy -> build -> for the native driver export and import.
+ * hash -> is there an image of that name? -> look at base images -> copy -> build -> for the native driver
+ * export and import.
  *
  * The Dockerfile and the context are opened once. The name of the image is the hash of both, the arguments
  * and the stage, so what has not changed is not built again, whoever asks. The engine gets paths of a copy
@@ -24,6 +25,7 @@
 #include "drivers/oci/cli.h"
 #include "drivers/oci/context.h"
 #include "drivers/oci/dockerfile.h"
+#include "drivers/oci/triggers.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/file.h"
@@ -226,6 +228,30 @@ static int ask(const struct build *b, const char *const *words, bool *ret_yes, s
         return r;
 }
 
+/* One base image of a repository's. */
+static int check_base(const char *image, void *arg, struct error *err) {
+        const struct build *b = arg;
+
+        return triggers_check(b->ctx, b->engine, image, err);
+}
+
+static int check_bases(struct build *b, struct error *err) {
+        AUTO_FREE struct spec_env *args = NULL;
+        size_t n = 0;
+
+        if (!is_the_repositorys(b->spec))
+                return 0;
+        args = calloc(b->spec->build.n_args + 1, sizeof(*args));
+        if (!args)
+                return error_set(err, -ENOMEM, "out of memory");
+        for (size_t i = 0; i < b->spec->build.n_args; i++) {
+                args[n] = b->spec->build.args[i];
+                args[n].value = (char *) (uintptr_t) arg_value(b, &b->spec->build.args[i]);
+                n += args[n].value != NULL;
+        }
+        return dockerfile_bases(buf_cstr(&b->file), args, n, check_base, b, err);
+}
+
 static bool is_there(const struct build *b, const char *engine) {
         bool yes;
 
@@ -304,6 +330,8 @@ static int run_build(const struct build *b, struct error *err) {
                 cli_add_pair(&args, "--target", "%s", b->spec->build.target);
         if (no_network(b->spec))
                 cli_add_pair(&args, "--network", "none");
+        if (is_the_repositorys(b->spec)) /* what check_bases() has seen */
+                cli_add(&args, "--pull=false");
         for (size_t i = 0; i < b->spec->build.n_args; i++) {
                 const char *value = arg_value(b, &b->spec->build.args[i]);
 
@@ -388,7 +416,9 @@ static int make_image(struct build *b, struct error *err) {
                 r = hash_all(b, -1, err);
         if (r < 0 || is_built(b))
                 return r;
-        r = make_dir(b, err);
+        r = check_bases(b, err);
+        if (r == 0)
+                r = make_dir(b, err);
         if (r == 0)
                 r = copy_inputs(b, err);
         if (r == 0)

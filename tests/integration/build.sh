@@ -147,6 +147,46 @@ engine_reads_nothing_of_the_host() {
         nothing_left
 }
 
+# trigger ENGINE NAME TEXT: an image with ONBUILD
+trigger() {
+        mkdir -p "$W/trigger"
+        printf 'FROM busy:1\nONBUILD %b\n' "$3" >"$W/trigger/Dockerfile"
+        if [ "$1" = podman ]; then set -- "$@" --format docker; fi
+        "$1" build "${@:4}" -t "$2" "$W/trigger" >"$T/trigger" 2>&1 || fail "$(cat "$T/trigger")"
+}
+# What a base image has its builders do is as foreign as the Dockerfile, and nobody looked at it. Red without check_bases()
+refuses_triggers() {
+        local from code
+        engine_ready "$1"
+        trigger "$1" bad/trigger:1 'COPY file /made'
+        echo x >file
+        echo '{"build": {"dockerfile": "Dockerfile", "args": {"V": "trigger"}}}' >.devcontainer.json
+        for from in 'FROM bad/trigger:1' 'from bad/trigger:1 as x\nFROM busy:1' 'ARG V=1\nFROM bad/$V:1' 'ARG W=1\nFROM bad/trigger:${W}' \
+                'FROM bad/trig\\\nger:1'; do
+                printf '%b\nRUN true\n' "$from" >Dockerfile
+                code=0
+                "$C" run -d "$1" -- cat /made >out 2>&1 || code=$?
+                [ "$code" -ne 0 ] || fail "built: $from"
+                has "$(cat out)" "base image 'bad/trigger:1' of the repository's Dockerfile has triggers (ONBUILD)" "$from"
+        done
+        # one that nobody has: it is not built on either
+        printf 'FROM localhost:1/none:1\n' >Dockerfile
+        code=0
+        "$C" run -d "$1" -- true >out 2>&1 || code=$?
+        [ "$code" -ne 0 ] || fail 'built on nothing'
+        has "$(cat out)" "base image 'localhost:1/none:1'"
+        # a stage is no image, and an image without triggers none that has some
+        printf 'ARG V=1\nFROM busy:1 AS trigger\nFROM trigger\nRUN echo built >/made\n' >Dockerfile
+        eq built "$("$C" run -d "$1" -- cat /made 2>err)" "$(cat err)"
+        # the operator's own build is his own
+        printf 'build: {context: own}\n' >spec.yaml
+        mkdir own
+        echo own >own/file
+        printf 'FROM bad/trigger:1\n' >own/Dockerfile
+        [ "$(id -u)" != 0 ] || eq own "$("$C" run -d "$1" -s spec.yaml -- cat /made 2>err)" "$(cat err)"
+        nothing_left
+}
+
 # podman builds, the archive goes over, and the native driver shows it; with the image's variables
 for_native() {
         engine_ready podman
@@ -247,6 +287,7 @@ for engine in podman docker; do
         t "$engine: nothing from outside of the context" stays_in_the_context "$engine"
         t "$engine: a repository's build" of_the_repository "$engine"
         t "$engine: nothing of the host for a foreign build" engine_reads_nothing_of_the_host "$engine"
+        t "$engine: triggers of a base image, for a foreign build" refuses_triggers "$engine"
 done
 t 'for the native driver' for_native
 t 'what killed builds leave' copies_of_killed_builds

@@ -15,6 +15,7 @@
 #include "drivers/native/plan.h"
 #include "drivers/oci/dockerfile.h"
 #include "drivers/oci/oci.h"
+#include "drivers/oci/triggers.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/clock.h"
 
@@ -251,6 +252,89 @@ static void dockerfile_of_a_repository(void **state) {
         free(many);
 }
 
+static int add_base(const char *image, void *arg, struct error *err) {
+        struct buf *out = arg;
+
+        (void) err;
+        return buf_fmt(out, "%s ", image);
+}
+
+/* A name that an engine could build on and that is not said here is one whose triggers nobody looks at. */
+static void dockerfile_says_its_bases(void **state) {
+        static const struct {
+                const char *text, *want; /* NULL: refused */
+        } cases[] = {
+                { "FROM a", "a " },
+                { "# x\n from --platform=$BUILDPLATFORM r.example:5000/b/c:1 as x\nFROM X\nFROM "
+                  "scratch",
+                  "r.example:5000/b/c:1 " },
+                { "ARG V=1\nFROM a:$V", "a:2 " },
+                { "ARG V\nFROM a:${V}", "a:2 " },
+                { "ARG A=x V='3'\nARG A=\"y\"\nFROM $A/b", "x/b y/b " },
+                { "ARG A=x\nFROM $A/$V", "x/2 " },
+                { "RUN x \\\nARG A=x\nFROM b/a$A:1", "b/ax:1 b/a:1 " },
+                { "ARG A=x\nFROM $A$V", "x2 x 2 " },
+                { "FROM a\\\nb AS x", "ab " },
+                { "RUN x \\\n FROM b", "b " },
+                { "RUN true\\\nFROM b AS e.example/c\nFROM e.example/c", "b e.example/c " },
+                { "FROM a\nONBUILD FROM c", "a " },
+                { "FROM a:$NONE", NULL },
+                { "FROM a:${V:-3}", NULL },
+                { "ARG A=$V\nFROM $A", NULL },
+                { "ARG A=a\\ b\nFROM $A", NULL },
+                { "ARG TARGETARCH=x\nFROM a:$TARGETARCH", NULL },
+                { "ARG http_proxy=x\nFROM a:$http_proxy", NULL },
+                { "ARG A=oci:/x\nFROM $A", NULL },
+                { "ARG A=dir\nFROM $A:/x", NULL },
+                { "FROM --platform=linux/arm64 a", NULL },
+                { "ARG BUILDPLATFORM=linux/arm64\nFROM --platform=$BUILDPLATFORM a", NULL },
+                { "FROM --x a", NULL },
+                { "FROM -v", NULL },
+                { "ARG A=1\nARG A=3\nFROM a$A$A$A$A", NULL }, /* 81 names */
+                { "FROM $V$V$V$V$V", NULL },
+        };
+        const struct spec_env args[] = { { .name = (char *) (uintptr_t) "V",
+                                           .value = (char *) (uintptr_t) "2" } };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+                AUTO_BUF struct buf out = { 0 };
+                struct error err = { 0 };
+                const int r = dockerfile_bases(cases[i].text, args, 1, add_base, &out, &err);
+
+                if (r != (cases[i].want ? 0 : -EPERM) ||
+                    (cases[i].want && strcmp(buf_cstr(&out), cases[i].want) != 0))
+                        fail_msg("%s: %d '%s': %s", cases[i].text, r, buf_cstr(&out), err.msg);
+        }
+}
+
+/* By whatever Go takes for the key. */
+static void triggers_are_seen(void **state) {
+        static const char *const yes[] = {
+                "{\"config\":{\"OnBuild\":[\"RUN x\"]}}",
+                "{\"onbuild\" :\n[ \"\"]}",
+                "{\"config\":{\"OnBuild\":null},\"CONFIG\":{\"\\u004fN\\u0062uild\":[\"RUN x\"]}}",
+                "{\"OnBuild\":\"x\"}",
+        };
+        static const char *const no[] = {
+                "",
+                "{\"config\":{\"OnBuild\":null}}",
+                "{\"OnBuild\": [ ]}",
+                "{\"created_by\":\"/bin/sh -c #(nop) ONBUILD RUN x\"}",
+                "{\"Labels\":{\"a\":\"\\\"onbuild\\\":[1]\"}}",
+                "{\"Labels\":{\"a\":\"onbuild\"}}",
+                "\"\\u00",
+        };
+
+        (void) state;
+        for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
+                if (!triggers_in(yes[i]))
+                        fail_msg("not seen: %s", yes[i]);
+        for (size_t i = 0; i < ARRAY_SIZE(no); i++)
+                if (triggers_in(no[i]))
+                        fail_msg("seen: %s", no[i]);
+}
+
 static void oci_args_harden(void **state) {
         static const char *const programs[] = { "podman", "docker" };
         static const struct {
@@ -350,6 +434,8 @@ int main(void) {
                 cmocka_unit_test(cli_run_says_what_is_missing),
                 cmocka_unit_test(oci_failure_knows_both_engines),
                 cmocka_unit_test(dockerfile_of_a_repository),
+                cmocka_unit_test(dockerfile_says_its_bases),
+                cmocka_unit_test(triggers_are_seen),
                 cmocka_unit_test(oci_args_harden),
                 cmocka_unit_test(oci_args_tell_paths_whole),
                 cmocka_unit_test(oci_args_tell_the_run_directory_whole),
