@@ -11,11 +11,17 @@
 
 #include "cli/verbs.h"
 #include "runtime/base/cleanup.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/log.h"
 #include "runtime/base/sys.h"
 
-enum { FRAME_BYTES_MAX = 64 << 20, PART_BYTES = 65536 };
+enum {
+        FRAME_BYTES_MAX = 64 << 20,
+        PART_BYTES = 65536,
+        DRAIN_QUIET_MS = 200, /* nothing came for so long: nothing is on its way */
+        DRAIN_MAX_MS = 3000
+};
 
 /* What is between standard input and the command. */
 struct pump {
@@ -114,6 +120,21 @@ static int carry(struct pump *p) {
         }
 }
 
+/* The command has ended. What is on its way to it is dropped first: a connection that ends with bytes in it
+ * may lose what was said to the other side last, its exit code. */
+static void drain(struct pump *p) {
+        const uint64_t until = clock_ns() + DRAIN_MAX_MS * UINT64_C(1000000);
+        struct pollfd in = { .fd = STDIN_FILENO, .events = POLLIN };
+        int r = 0;
+
+        p->to_fd = fd_close(p->to_fd);
+        while (!p->over && (r == 0 || r == -EAGAIN) && clock_ns() < until) {
+                if (poll(&in, 1, DRAIN_QUIET_MS) <= 0)
+                        return;
+                r = p->frame > 0 ? read_part(p) : read_length(p);
+        }
+}
+
 static int end_of(pid_t pid) {
         int status;
 
@@ -145,6 +166,8 @@ int frame_main(char **argv) {
         }
         if (carry(&p) < 0)
                 (void) kill(pid, SIGKILL);
+        else
+                drain(&p);
         p.to_fd = fd_close(p.to_fd);
         return end_of(pid);
 }

@@ -567,6 +567,28 @@ exec_all() {
         fake set '{"exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
 }
 
+# red without the loop behind the command in unframe[], and without drain() of frame.c: the command was lost
+exec_unread() {
+        local frame
+        pod unread sleep 1000
+        fake set '{"exec_protocols": ["v4.channel.k8s.io"]}'
+        head -c 5000000 /dev/zero >big
+        for frame in '' "$C"; do
+                export FRAME=$frame
+                [ -n "$FRAME" ] || unset FRAME
+                fake faults '[{"path": "/exec", "exec": "abrupt", "times": 0}]'
+                status 4 drive exec unread i sh -c 'head -c 10 >/dev/null; exit 4' <big
+                # it does not end: what is dropped is bounded, and the rest is as it was
+                fake faults '[{"path": "/exec", "exec": "abrupt", "seconds": 60, "times": 0}]'
+                ! { yes | timeout 60 "$HELPERS/kube-drive" exec unread i true 2>err; } || fail 'not lost?'
+                has "$(cat err)" 'the connection was lost before the command ended'
+        done
+        unset FRAME
+        fake faults '[]'
+        fake set '{"exec_protocols": ["v5.channel.k8s.io", "v4.channel.k8s.io"]}'
+        drive delete pods unread '' now
+}
+
 terminal() {
         local p
         pod term sleep 1000
@@ -780,6 +802,7 @@ k 'waiting until an object is gone' gone
 k 'commands over v5' exec_all v5 ''
 k 'commands over v4, stdin in frames unpacked by sh' exec_all v4 ''
 k 'commands over v4, stdin in frames unpacked by cofferdam' exec_all v4 "$C"
+k 'over v4, the exit code of a command that leaves input unread' exec_unread
 k 'a terminal' terminal
 k 'a lost connection is not the end of a command' lost_execs
 k 'nobody reads' broken_pipe

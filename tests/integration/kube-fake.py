@@ -38,7 +38,8 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "long_line": BYTES (a line without an end), "silent": true
   rules for exec: "exec": "cut" (after `cut_after` bytes of output), "no_status", "huge", "bad_frame", "bad_opcode",
      "status" (with "raw": its text), "silent" (answers no ping and sends nothing), "text" (status in a text frame),
-     "close" (a close frame before the status); "protocol": what the answer says
+     "close" (a close frame before the status), "abrupt" (input that comes within "seconds" after the
+     command's end cuts the connection before the status, as it does between API servers before 1.30 and their kubelets); "protocol": what the answer says
 - POST /fake/compact            forget the history: watches from older versions get 410
 - POST /fake/cut                cut all watches, logs and execs that run; {"watches": true}: the watches
 - POST /fake/status {"ns", "name", "status": {...}}   merge into a pod's status
@@ -1007,6 +1008,7 @@ class Exec:
         self.closed = False
         self.master = None
         self.sent = 0
+        self.unread = threading.Event()
 
     def serve(self):
         h = self.h
@@ -1104,6 +1106,9 @@ class Exec:
             else:
                 code = process.wait()
                 code = 128 - code if code < 0 else code
+                if self.rule.get("exec") == "abrupt" and self.unread.wait(self.rule.get("seconds", 1)):
+                    self.h.cut()
+                    raise Cut
                 status = {"metadata": {}, "status": "Success"} if code == 0 else {
                     "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
                     "message": f"command terminated with non-zero exit code: exit status {code}",
@@ -1202,7 +1207,7 @@ class Exec:
                 self.process.stdin.write(data)
                 self.process.stdin.flush()
         except OSError:
-            pass
+            self.unread.set()
 
 
 # --- start ---------------------------------------------------------------------------------------------------------
