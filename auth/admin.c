@@ -49,12 +49,16 @@ static int take_scope(const json_t *json, struct grant *grant, struct error *err
         r = take_text(json, "run_id", &grant->run, err);
         if (r == 0)
                 r = take_text(json, "step", &grant->step, err);
+        if (r == 0)
+                r = take_text(json, "group", &grant->group, err);
         if (r < 0)
                 return r;
         if (!grant->run || !grant->step)
                 return error_set(err, -EINVAL, "invalid token request body");
         if (!*grant->run)
                 return error_set(err, -EINVAL, "run_id is empty");
+        if (grant->group && !*grant->group)
+                return error_set(err, -EINVAL, "group is empty");
         return *grant->step ? 0 : error_set(err, -EINVAL, "step is empty");
 }
 

@@ -8,6 +8,7 @@ struct grant *grant_free(struct grant *grant) {
                 return NULL;
         free(grant->run);
         free(grant->step);
+        free(grant->group);
         free(grant->source);
         (void) credential_free(grant->credential);
         free(grant);
@@ -23,9 +24,11 @@ struct grant *grant_dup(const struct grant *grant) {
         copy->expires_at = grant->expires_at;
         copy->run = strdup(grant->run);
         copy->step = strdup(grant->step);
+        copy->group = grant->group ? strdup(grant->group) : NULL;
         copy->source = grant->source ? strdup(grant->source) : NULL;
         copy->credential = credential_dup(grant->credential);
-        if (!copy->run || !copy->step || !copy->credential || (grant->source && !copy->source))
+        if (!copy->run || !copy->step || !copy->credential || (grant->source && !copy->source) ||
+            (grant->group && !copy->group))
                 return NULL;
         return TAKE_PTR(copy);
 }

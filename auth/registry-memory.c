@@ -135,7 +135,8 @@ struct visit {
 static bool revoke_of_run(struct memory *memory, struct entry *entry, void *data) {
         struct visit *v = data;
 
-        if (!entry->grant || strcmp(entry->grant->run, v->run) != 0)
+        if (!entry->grant || (strcmp(entry->grant->run, v->run) != 0 &&
+                              (!entry->grant->group || strcmp(entry->grant->group, v->run) != 0)))
                 return false;
         v->count += entry->expires_at > v->now;
         erase(memory, entry);

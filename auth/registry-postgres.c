@@ -89,9 +89,12 @@ static const char *number(uint64_t n, char text[NUMBER_MAX]) {
 
 /* what a sealed credential is bound to; lengths keep two texts from running into each other */
 static int bound_to(const struct grant *grant, struct buf *buf) {
-        return buf_fmt(buf, "%s %llu %zu:%s %zu:%s %s", grant->id, (unsigned long long) grant->expires_at,
-                       strlen(grant->run), grant->run, strlen(grant->step), grant->step,
-                       grant->source ? grant->source : "");
+        int r = buf_fmt(buf, "%s %llu %zu:%s %zu:%s %s", grant->id, (unsigned long long) grant->expires_at,
+                        strlen(grant->run), grant->run, strlen(grant->step), grant->step,
+                        grant->source ? grant->source : "");
+
+        /* a row of an earlier version has none, and opens */
+        return r == 0 && grant->group ? buf_fmt(buf, " %zu:%s", strlen(grant->group), grant->group) : r;
 }
 
 static int seal_grant(const struct seal *seal, const struct grant *grant, uint8_t **ret, size_t *ret_len) {
@@ -124,20 +127,30 @@ static enum registry_result put(void *arg, const struct grant *grant) {
                 return REGISTRY_UNAVAILABLE;
         }
         /* a conflict is a statement that was repeated: nobody else has this ID */
-        result = ask(s,
-                     "INSERT INTO auth_proxy_token (id, run, step, source, expires_at, credential)"
-                     " VALUES ($1, $2, $3, $4, $5::bigint, $6::bytea) ON CONFLICT (id) DO NOTHING",
-                     (const struct postgres_value[]){ { .data = grant->id },
-                                                      { .data = grant->run },
-                                                      { .data = grant->step },
-                                                      { .data = grant->source },
-                                                      { .data = number(grant->expires_at, expires) },
-                                                      { .data = sealed, .len = len } },
-                     6);
+        result = ask(
+                s,
+                "INSERT INTO auth_proxy_token (id, run, step, source, expires_at, credential, token_group)"
+                " VALUES ($1, $2, $3, $4, $5::bigint, $6::bytea, $7) ON CONFLICT (id) DO NOTHING",
+                (const struct postgres_value[]){ { .data = grant->id },
+                                                 { .data = grant->run },
+                                                 { .data = grant->step },
+                                                 { .data = grant->source },
+                                                 { .data = number(grant->expires_at, expires) },
+                                                 { .data = sealed, .len = len },
+                                                 { .data = grant->group } },
+                7);
         return result ? REGISTRY_OK : REGISTRY_UNAVAILABLE;
 }
 
-enum { COLUMN_RUN, COLUMN_STEP, COLUMN_SOURCE, COLUMN_EXPIRES, COLUMN_CREDENTIAL, COLUMN_COUNT };
+enum {
+        COLUMN_RUN,
+        COLUMN_STEP,
+        COLUMN_SOURCE,
+        COLUMN_EXPIRES,
+        COLUMN_CREDENTIAL,
+        COLUMN_GROUP,
+        COLUMN_COUNT
+};
 
 static char *column_text(const PGresult *result, int column) {
         return strndup(PQgetvalue(result, 0, column), (size_t) PQgetlength(result, 0, column));
@@ -158,6 +171,11 @@ static struct grant *row_grant(const PGresult *result, const char *id) {
         if (!PQgetisnull(result, 0, COLUMN_SOURCE)) {
                 grant->source = column_text(result, COLUMN_SOURCE);
                 if (!grant->source)
+                        return NULL;
+        }
+        if (!PQgetisnull(result, 0, COLUMN_GROUP)) {
+                grant->group = column_text(result, COLUMN_GROUP);
+                if (!grant->group)
                         return NULL;
         }
         return grant->run && grant->step ? TAKE_PTR(grant) : NULL;
@@ -188,9 +206,10 @@ static enum registry_result get(void *arg, const char *id, uint64_t now, struct 
         AUTO_GRANT struct grant *grant = NULL;
         int r;
 
-        result =
-                ask(s, "SELECT run, step, source, expires_at, credential FROM auth_proxy_token WHERE id = $1",
-                    (const struct postgres_value[]){ { .data = id } }, 1);
+        result = ask(s,
+                     "SELECT run, step, source, expires_at, credential, token_group FROM auth_proxy_token"
+                     " WHERE id = $1",
+                     (const struct postgres_value[]){ { .data = id } }, 1);
         if (!result)
                 return REGISTRY_UNAVAILABLE;
         if (PQntuples(result) == 0)
@@ -234,10 +253,11 @@ static enum registry_result revoke_one(void *arg, const char *id, uint64_t now, 
 }
 
 static enum registry_result revoke_run(void *arg, const char *run, uint64_t now, uint64_t *ret) {
-        return revoke_where(arg,
-                            "UPDATE auth_proxy_token SET revoked_at = $2::bigint, credential = NULL"
-                            " WHERE run = $1 AND revoked_at IS NULL AND expires_at > $2::bigint",
-                            run, now, ret);
+        return revoke_where(
+                arg,
+                "UPDATE auth_proxy_token SET revoked_at = $2::bigint, credential = NULL"
+                " WHERE (run = $1 OR token_group = $1) AND revoked_at IS NULL AND expires_at > $2::bigint",
+                run, now, ret);
 }
 
 static enum registry_result purge(void *arg, uint64_t now, uint64_t *ret) {

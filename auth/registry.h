@@ -44,6 +44,7 @@ enum registry_result {
  * @id:         ID of the token (token.h)
  * @run:        run it was issued for, 1 to GRANT_TEXT_MAX bytes
  * @step:       step of the run, likewise
+ * @group:      what else it is revoked by, as if it were its run; likewise, NULL: nothing
  * @source:     canonical address of the only client that may use it (inet_ntop), NULL: any
  * @expires_at: seconds since 1970; the token is dead from that second on
  * @credential: what it is exchanged for; owned
@@ -52,6 +53,7 @@ struct grant {
         char id[TOKEN_ID_LEN + 1];
         char *run;
         char *step;
+        char *group;
         char *source;
         uint64_t expires_at;
         struct credential *credential;
@@ -142,7 +144,8 @@ struct registry_call *registry_get(struct registry *registry, const char *id, re
 struct registry_call *registry_revoke(struct registry *registry, const char *id, registry_done_fn done,
                                       void *data) __attribute__((warn_unused_result));
 
-/** registry_revoke_run() - all live tokens of a run; count may be 0. @run: up to GRANT_TEXT_MAX bytes. */
+/** registry_revoke_run() - all live tokens of a run or group; count may be 0. @run: up to GRANT_TEXT_MAX
+ * bytes. */
 struct registry_call *registry_revoke_run(struct registry *registry, const char *run, registry_done_fn done,
                                           void *data) __attribute__((warn_unused_result));
 

@@ -341,9 +341,14 @@ static uint64_t expiry(const struct spec *spec) {
 /* Has a token issued for @credential (consumed) and remembers it. */
 static int issue(struct keeper *k, const char *name, json_t *credential, struct service_token *ret,
                  struct error *err) {
-        AUTO_JSON json_t *request =
-                json_pack("{s:s, s:s, s:I, s:o}", "run_id", k->args->run_id, "step", "run", "expires_at",
-                          (json_int_t) expiry(k->args->spec), "credential", credential);
+        const struct spec_kubernetes *in = &k->args->spec->kubernetes;
+        const bool elsewhere = k->args->elsewhere;
+        /* the group, whose ID nobody else has, is what is revoked: other steps of the run go on */
+        AUTO_JSON json_t *request = json_pack("{s:s, s:s, s:s*, s:I, s:o}", "run_id",
+                                              elsewhere && in->run_id ? in->run_id : k->args->run_id, "step",
+                                              elsewhere && in->step ? in->step : "run", "group",
+                                              elsewhere && in->run_id ? k->args->run_id : NULL, "expires_at",
+                                              (json_int_t) expiry(k->args->spec), "credential", credential);
         int r;
 
         if (!request || k->n_ids == TOKENS_MAX)

@@ -577,7 +577,8 @@ def admin():
                              ({"credential": dict(secret_of, value=marker, injection={"header": "a b"})}, None),
                              ({"credential": dict(secret_of, value=marker, injection={"basic": {"username": "a:b"}})}, None),
                              ({"credential": dict(secret_of, value=marker, more=1)}, None),
-                             ({"source": "nowhere"}, "source is not an IP address"), ({"run_id": "r" * 257}, None)):
+                             ({"source": "nowhere"}, "source is not an IP address"),
+                             ({"group": ""}, "group is empty"), ({"group": 1}, None), ({"group": "g" * 257}, None), ({"run_id": "r" * 257}, None)):
             answer = proxy.ask("POST", "/admin/v1/tokens", dict(good, **change))
             eq(400, answer.status, change)
             eq("invalid_request_error", answer.error()["type"])
@@ -611,6 +612,13 @@ def admin():
         eq({"revoked": 0}, json.loads(proxy.ask("DELETE", "/admin/v1/runs/a%2Fb%20c/tokens").body))
         eq(401, proxy.call("GET", "/r/api.example.com/x", headers=bearer(token)).status)
         eq(404, proxy.revoke(token), "twice")
+        # some of a run, by their group
+        kept, gone = proxy.issue("secret", run="both", group="g 1"), proxy.issue("secret", run="both", group="g 2")
+        eq({"revoked": 1}, json.loads(proxy.ask("DELETE", "/admin/v1/runs/g%202/tokens").body))
+        eq(401, proxy.call("GET", "/r/api.example.com/x", headers=bearer(gone)).status)
+        eq(200, proxy.call("GET", "/r/api.example.com/x", headers=bearer(kept)).status)
+        eq({"revoked": 1}, json.loads(proxy.ask("DELETE", "/admin/v1/runs/both/tokens").body))
+        eq(401, proxy.call("GET", "/r/api.example.com/x", headers=bearer(kept)).status)
         # bound to an address
         for source, status in (("127.0.0.1", 200), ("::ffff:127.0.0.1", 200), ("127.0.0.2", 401), ("::1", 401)):
             token = proxy.issue("secret", source=source)

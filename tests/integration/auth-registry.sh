@@ -184,21 +184,21 @@ migrations() {
         for i in 1 2 3 4 5 6; do "$drive" </dev/null >"$W/$i" 2>&1 & done
         wait
         eq "$(printf 'ready\n%.0s' 1 2 3 4 5 6)" "$(cat "$W"/[1-6])"
-        eq 1,2 "$(version)"
+        eq 1,2,3 "$(version)"
         # from the first version, with a token in it
         replica a
         issue a
         end a
-        pg_sql 'DELETE FROM auth_proxy_schema WHERE version = 2; ALTER TABLE auth_proxy_token DROP COLUMN source;
+        pg_sql 'DELETE FROM auth_proxy_schema WHERE version > 1; ALTER TABLE auth_proxy_token DROP COLUMN source, DROP COLUMN token_group;
                 DROP INDEX auth_proxy_token_run; DROP INDEX auth_proxy_token_expires_at'
         eq "$(pg_columns)" "$(first_version_columns)" 'the first version as it was'
         eq 1 "$(version)"
         replica b
-        eq 1,2 "$(version)"
+        eq 1,2,3 "$(version)"
         eq "ok run step $secret -" "$(ask b get "$token")" 'a token of the first version'
         # from the future
-        pg_sql 'INSERT INTO auth_proxy_schema (version) VALUES (3)'
-        has "$(status 1 "$drive" </dev/null)" 'of version 3, this program knows up to 2; use the newer program'
+        pg_sql 'INSERT INTO auth_proxy_schema (version) VALUES (4)'
+        has "$(status 1 "$drive" </dev/null)" 'of version 4, this program knows up to 3; use the newer program'
         eq "ok run step $secret -" "$(ask b get "$token")" 'who runs goes on'
         # one that fails leaves nothing behind
         fresh
@@ -252,7 +252,7 @@ a_stolen_copy_opens_nothing() {
         issue a
         first=$id
         issue a
-        for change in "run = 'other'" "step = 'other'" 'expires_at = expires_at + 1' "source = '10.0.0.1'" \
+        for change in "run = 'other'" "step = 'other'" 'expires_at = expires_at + 1' "source = '10.0.0.1'" "token_group = 'other'" \
                 "credential = (SELECT credential FROM auth_proxy_token WHERE id = '$first')"; do
                 issue a
                 pg_sql "UPDATE auth_proxy_token SET $change WHERE id = '$id'"

@@ -274,6 +274,39 @@ token_expires() { # HOW
         clear
 }
 
+# What the service is told is the step of the run; what a run that dies has revoked is its own alone. Red with the run of
+# cofferdam as run_id, without the group in issue(), and with the run of the cluster in run_revoke()
+whose_the_tokens_are() {
+        local key service id other pid keeper=
+        normal
+        key=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+        IRONFLOW_AUTH_PROXY_ADMIN_KEY=$key "$T/libexec/cofferdam-auth-proxy" --listen 127.0.0.1:0 --admin-listen "unix:$T/admin" >"$T/service" 2>&1 &
+        service=$!
+        wait_for 60 grep -qs ready: "$T/service" || fail "$(cat "$T/service")"
+        begin() { # STEP
+                printf '{"version":1,"auth_proxy":{"url":"http://relay.example.org:8080","admin_url":"unix:%s"},"kubernetes":{"run_id":"R 1","step":"%s"}}' "$T/admin" "$1" >s.json
+                IRONFLOW_AUTH_PROXY_ADMIN_KEY=$key GH=$secret start -s s.json --secret GH=env:GH,host=api.example.org
+        }
+        said() { jq -Rr "fromjson? // empty | select(.event == \"$1\") | [.run_id, .step, .revoked] | map(. // \"\" | tostring) | join(\"|\")" <"$T/service"; }
+        id=$(begin 'fix it')
+        for pid in $(ours); do look "$pid" && [ "$comm" = cofferdam-keepe ] && keeper=$pid; done
+        other=$(begin 'other')
+        eq "$(printf 'R 1|fix it|\nR 1|other|')" "$(said 'token issued')" "$(cat "$T/service")"
+        kill -9 "$keeper" "$("$C" inspect "$id" | jq -r '[.. | .supervisor? // empty][0].pid')"
+        one_pod() { [ "$(query 'len(pods)')" = 1 ]; }
+        wait_for 60 one_pod || fail 'its pod is left'
+        dead() { "$C" ps -a | grep "$id" | grep -q dead; }
+        wait_for 60 dead
+        IRONFLOW_AUTH_PROXY_ADMIN_KEY=$key status 0 "$C" gc >out
+        eq "$id||1" "$(said 'run tokens revoked')" "$(cat "$T/service")"
+        # all of the run that the service was told
+        eq '{"revoked":1}' "$(curl -sS --unix-socket "$T/admin" -X DELETE -H "Authorization: Bearer $key" http://localhost/admin/v1/runs/R%201/tokens)"
+        status 0 "$C" stop "$other" >out
+        kill "$service"
+        wait "$service" || true
+        clear
+}
+
 t 'a token of a file that expires under a run' token_expires file
 t 'a token of a plugin that expires under a run' token_expires plugin
 t 'files are one Secret of the pod, made behind it' as_files
@@ -282,5 +315,6 @@ t 'what the server refuses is said without the value' refused
 t 'killed between the pod and its Secret' killed_between
 t 'the Roles are enough' roles_are_enough
 t 'variables come with each command, and stand in no object' as_variables
+t 'tokens say whose they are, and die with their own run alone' whose_the_tokens_are
 kube_stop
 finish
