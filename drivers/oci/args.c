@@ -60,6 +60,11 @@ int oci_bind(struct cli_args *args, const char *program, const char *source, con
         return add_bind(args, program, source, target, true, err);
 }
 
+/* What podman would copy into it from the image stays there: it is ours. */
+static const char *empty(const char *program) {
+        return strcmp(program, "podman") == 0 ? ",notmpcopyup" : "";
+}
+
 /* An empty place that can be mounted on. */
 static int add_point(struct cli_args *args, const char *program, const char *target, bool is_file,
                      struct error *err) {
@@ -68,9 +73,11 @@ static int add_point(struct cli_args *args, const char *program, const char *tar
         if (!can_be_told(target))
                 return cannot_tell(target, program, err);
         if (strchr(target, ':'))
-                cli_add_pair(args, "--mount", "type=tmpfs,destination=%s,tmpfs-size=65536", target);
+                cli_add_pair(args, "--mount", "type=tmpfs,destination=%s,tmpfs-size=65536%s", target,
+                             empty(program));
         else
-                cli_add_pair(args, "--tmpfs", "%s:rw,nosuid,nodev,size=64k,mode=0755", target);
+                cli_add_pair(args, "--tmpfs", "%s:rw,nosuid,nodev,size=64k,mode=0755%s", target,
+                             empty(program));
         return 0;
 }
 
@@ -182,7 +189,13 @@ void oci_harden(struct cli_args *args, const char *program) {
         cli_add(args, "--no-healthcheck"); /* a program of the image, beside ours and before it */
         cli_add(args, "--init=false");     /* an engine may be told to put a process before ours */
         cli_add_pair(args, "--workdir", "/");
+        /* an engine may be told to share them with the host, and shares that of version 1 of control groups
+         */
+        cli_add_pair(args, "--cgroupns", "private");
+        cli_add_pair(args, "--ipc", "private");
         if (strcmp(program, "podman") == 0) {
+                cli_add_pair(args, "--pid", "private"); /* docker has no word for it */
+                cli_add_pair(args, "--uts", "private");
                 cli_add(args, "--read-only-tmpfs=false");
                 cli_add_pair(args, "--image-volume",
                              "ignore"); /* docker makes them: see freeze() in inject.c */
@@ -236,8 +249,8 @@ int oci_args(const struct driver_plan *plan, const struct start_request *req, co
         add_user(plan, args);
         add_limits(plan, args);
         /* whoever works inside makes mount points in it before the first command, and nobody after that */
-        cli_add_pair(args, "--tmpfs", OCI_DIR ":rw,nosuid,nodev,size=4m,mode=%s",
-                     plan->oci->outside ? "0755" : "0777");
+        cli_add_pair(args, "--tmpfs", OCI_DIR ":rw,nosuid,nodev,size=4m,mode=%s%s",
+                     plan->oci->outside ? "0755" : "0777", empty(program));
         r = oci_bind(args, program, ctl, OCI_CTL, err);
         if (r == 0)
                 r = oci_bind(args, program, exe, OCI_INIT, err);

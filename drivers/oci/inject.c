@@ -87,7 +87,7 @@ static int enter(struct setup *s, const struct entry *e, struct error *err) {
         return 0;
 }
 
-/* Whether what the engine mounted is to stay as it is: of the kernel's, and bounded. */
+/* Whether what the engine mounted can stay writable: of the kernel's, and bounded. */
 static bool stays(const struct mntent *m) {
         static const char *const types[] = { "proc",   "sysfs",  "cgroup",  "cgroup2",
                                              "mqueue", "devpts", "devtmpfs" };
@@ -99,12 +99,16 @@ static bool stays(const struct mntent *m) {
                (strcmp(m->mnt_type, "tmpfs") == 0 && path_below(m->mnt_dir, "/dev"));
 }
 
+/* Where the engine puts devices that the work may use; an image may bring others. */
+static bool has_devices(const struct mntent *m) {
+        return path_below(m->mnt_dir, "/dev") || path_below(m->mnt_dir, "/proc"); /* there as covers */
+}
+
 /*
- * Volumes that the image asks for, and what else the engine puts on a read-only root: it lies on the host's
- * disk, where nothing bounds it.
+ * Read-only are volumes that the image asks for, and what else the engine puts on a read-only root: it lies
+ * on the host's disk, where nothing bounds it. Nothing that is mounted gives rights by a bit of a file.
  */
 static int freeze(const struct setup *s, struct error *err) {
-        static const struct sys_mount_attr ro = { .attr_set = MNT_RDONLY };
         AUTO_FD int fd = openat(s->proc_fd, "self/mounts", O_RDONLY | O_CLOEXEC);
         AUTO_FILE FILE *f = fd < 0 ? NULL : fdopen(fd, "re");
         char line[MOUNT_LINE_MAX];
@@ -115,12 +119,14 @@ static int freeze(const struct setup *s, struct error *err) {
                 return error_set(err, -errno, "mounts of the container: %s", strerror(errno));
         (void) TAKE_FD(fd);
         while (getmntent_r(f, &m, line, sizeof(line))) {
-                if (stays(&m))
-                        continue;
-                r = sys_mount_setattr(AT_FDCWD, m.mnt_dir, AT_SYMLINK_NOFOLLOW, &ro);
+                const struct sys_mount_attr attr = { .attr_set = MNT_NOSUID |
+                                                                 (has_devices(&m) ? 0 : MNT_NODEV) |
+                                                                 (stays(&m) ? 0 : MNT_RDONLY) };
+
+                r = sys_mount_setattr(AT_FDCWD, m.mnt_dir, AT_SYMLINK_NOFOLLOW, &attr);
                 if (r < 0 && r != -ENOENT && r != -ENOTDIR && r != -EINVAL) /* those are covered by others */
-                        return error_set(err, r, "make '%s' of the container read-only: %s", ESC(m.mnt_dir),
-                                         strerror(-r));
+                        return error_set(err, r, "restrict the mount '%s' of the container: %s",
+                                         ESC(m.mnt_dir), strerror(-r));
         }
         return 0;
 }

@@ -91,7 +91,7 @@ static int confine(const struct oci_order *order, bool profile, struct error *er
 
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
                 return error_set(err, -errno, "no_new_privs: %s", strerror(errno));
-        r = landlock_work(true, false);
+        r = landlock_work(true, true);
         if (r < 0 && r != -ENOTSUP && r != -EPERM && r != -ENOSYS)
                 return error_set(err, r, "landlock: %s", strerror(-r));
         r = limits_inherit(&limits, err);

@@ -359,6 +359,8 @@ static void oci_args_harden(void **state) {
                 { "--entrypoint", OCI_INIT },
                 { "--no-healthcheck", NULL },
                 { "--init=false", NULL },
+                { "--cgroupns", "private" },
+                { "--ipc", "private" },
         };
 
         (void) state;
@@ -380,15 +382,15 @@ static void oci_args_tell_paths_whole(void **state) {
         static const struct {
                 const char *target, *option, *value; /* NULL: it is refused */
         } cases[] = {
-                { "/w", "--tmpfs", "/w:rw,nosuid,nodev,size=64k,mode=0755" },
-                { "/a,b", "--tmpfs", "/a,b:rw,nosuid,nodev,size=64k,mode=0755" },
-                { "/a:b", "--mount", "type=tmpfs,destination=/a:b,tmpfs-size=65536" },
+                { "/w", "--tmpfs", "/w:rw,nosuid,nodev,size=64k,mode=0755,notmpcopyup" },
+                { "/a,b", "--tmpfs", "/a,b:rw,nosuid,nodev,size=64k,mode=0755,notmpcopyup" },
+                { "/a:b", "--mount", "type=tmpfs,destination=/a:b,tmpfs-size=65536,notmpcopyup" },
                 { "/a,readonly=false:b", NULL, NULL },
                 { "/a\nb", NULL, NULL },
                 { "/a\"b", NULL, NULL },
                 { "/a\\b", NULL, NULL },
                 { "/a\x7f", NULL, NULL },
-                { "/TYPE=BIND", "--tmpfs", "/TYPE=BIND:rw,nosuid,nodev,size=64k,mode=0755" },
+                { "/TYPE=BIND", "--tmpfs", "/TYPE=BIND:rw,nosuid,nodev,size=64k,mode=0755,notmpcopyup" },
         };
 
         (void) state;
