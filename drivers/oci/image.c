@@ -33,14 +33,14 @@ enum {
         USER_MAX = 64,
 };
 
-/* Its identity and its user, a line each. */
+/* Its identity, whether it asks for volumes, and its user, which may be anything: a line each. */
 static int inspect(const struct ctx *ctx, const struct oci *oci, struct buf *ret, struct error *err) {
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
 
         cli_add(&args, "%s", oci->program);
         cli_add(&args, "image");
         cli_add(&args, "inspect");
-        cli_add_pair(&args, "--format", "{{.Id}}\n{{.Config.User}}");
+        cli_add_pair(&args, "--format", "{{.Id}}\n{{if .Config.Volumes}}volumes{{end}}\n{{.Config.User}}");
         cli_add(&args, "--");
         cli_add(&args, "%s", oci->image);
         return oci_call(ctx, &args, INSPECT_MS, ret, err);
@@ -133,7 +133,7 @@ static int resolve_user(const struct ctx *ctx, const char *said, const char *of_
 
 int image_resolve(const struct ctx *ctx, const char *user, struct oci *oci, struct error *err) {
         AUTO_BUF struct buf found = { 0 };
-        char *line;
+        char *line, *of_image;
         int r;
 
         r = inspect(ctx, oci, &found, err);
@@ -148,8 +148,11 @@ int image_resolve(const struct ctx *ctx, const char *user, struct oci *oci, stru
         if (!line || line == found.data)
                 return error_set(err, -EIO, "%s: image '%s' has no identity", oci->program, ESC(oci->image));
         *line++ = '\0';
-        line[strcspn(line, "\n")] = '\0';
+        of_image = line + strcspn(line, "\n");
+        oci->has_volumes = of_image != line;
+        of_image += *of_image == '\n';
+        of_image[strcspn(of_image, "\n")] = '\0';
         oci->image_id = strdup(found.data);
-        return oci->image_id ? resolve_user(ctx, user, line, oci, err)
+        return oci->image_id ? resolve_user(ctx, user, of_image, oci, err)
                              : error_set(err, -ENOMEM, "out of memory");
 }

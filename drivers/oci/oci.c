@@ -180,6 +180,9 @@ static int lower(struct driver_plan *plan, struct error *err) {
         places_sort(plan);
         plan_degrade(plan, "guard", "none: binds of the engine, no rule holds inside", no_entry);
         plan_degrade(plan, "host_state", "nothing of the home is shown or seeded", no_entry);
+        if (plan->oci->has_volumes)
+                plan_degrade(plan, "a read-only root", "volumes of the image can be written, without a bound",
+                             no_entry);
         return 0;
 }
 

@@ -59,8 +59,9 @@ struct oci {
         char *state_dir;          /* whose runs the container is one of */
         char *step, *root_run;    /* of the workflow, as labels say them; NULL: the run has no other root */
         uint64_t life_s; /* from its start until nobody can want the container any more; 0: for ever */
-        bool outside;  /* nobody of ours may enter it: no guard, binds of the engine's; isolation: degrade */
-        bool rootless; /* podman of a user: the container is in a user namespace of the caller's */
+        bool outside; /* nobody of ours may enter it: no guard, binds of the engine's; isolation: degrade */
+        bool has_volumes; /* the image asks for some */
+        bool rootless;    /* podman of a user: the container is in a user namespace of the caller's */
 };
 
 /** struct container - one that runs; OCI_CONTAINER_INIT is none */

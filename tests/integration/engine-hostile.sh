@@ -70,7 +70,7 @@ image exit 0|has no identity
 image printf '\0\0'; exit 0|has no identity
 image printf '\033[31mevil\nroot'; exit 0|invalid reference format
 image printf -- '-v/:/x\n'; exit 0|ENGINE run: 
-image printf 'busy:1\na:b:c:d'; exit 0|no user 'a'
+image printf 'busy:1\n\na:b:c:d'; exit 0|no user 'a'
 run printf 'Error: a\033[31mred\nsecond \033]0;title\a' >&2; exit 1|ENGINE run: second \x1b]0;title\x07
 O
 }

@@ -437,6 +437,12 @@ serves_a_user_without_a_guard() { # who may call root's daemon may not enter its
         has "$(cat out)" '403 Forbidden'
         grep -q '"sandbox_degraded".*"wanted":"guard","got":"none: binds of the engine' events || fail "$(cat events)"
         has "$(cat err)" 'degraded: none: binds'
+        # what freezes volumes enters the container, too
+        lacks "$(cat events)" 'volumes of the image'
+        docker import --change 'VOLUME ["/data"]' "$E/image.tar" volumes:1 >/dev/null
+        as_user "$C" run -d docker --image volumes:1 --isolation degrade --events fd:3 -- sh -c 'stat -c %A /data; ! grep " /data " /proc/mounts | grep -w ro' \
+                3>events 2>err >out || fail "$(cat err out)"
+        grep -q '"sandbox_degraded".*"wanted":"a read-only root","got":"volumes of the image can be written, without a bound"' events || fail "$(cat events)"
         for words in '--workspace-mode cow' '--hide x' '-u root' "--secret A=file:$W/home/s,as=file"; do
                 # shellcheck disable=SC2086 # words
                 status 125 as_user "$C" run -d docker --image busy:1 --isolation degrade $words -- true 2>err
