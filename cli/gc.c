@@ -7,6 +7,7 @@
 #include "cli/runs.h"
 #include "drivers/native/probe.h"
 #include "drivers/oci/build.h"
+#include "drivers/oci/built.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/libexec.h"
 #include "runtime/base/log.h"
@@ -64,6 +65,15 @@ static void tell_swept(const char *driver, const char *id, void *arg) {
                 printf("%s container of %s removed\n", id, driver);
 }
 
+static void tell_built(const char *engine, const char *image, void *arg) {
+        const struct options *o = arg;
+
+        if (o->json)
+                printf("{\"image\":\"%s\",\"driver\":\"%s\",\"kept\":false}\n", image, engine);
+        else
+                printf("%s image of %s removed\n", image, engine);
+}
+
 /* The reaper of a namespace, in place of this process. Return: exit code, when it could not be executed. */
 static int reap_cluster(const struct ctx *ctx, const struct options *o) {
         static const char name[] = "cofferdam-kubernetes";
@@ -100,6 +110,7 @@ int verb_gc(const struct ctx *ctx, int argc, char **argv) {
         err = (struct error){ 0 };
         if (runs_sweep(ctx, tell_swept, &o, &err) < 0) /* an engine that is not there has nothing that runs */
                 log_warn("containers of dead runs may be left: %s", err.msg);
+        built_sweep(ctx, tell_built, &o); /* when no dead run's container has one any more */
         if (fflush(stdout) == 0 && o.ns)
                 return reap_cluster(ctx, &o);
         return code;

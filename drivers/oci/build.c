@@ -22,9 +22,11 @@
 #include <unistd.h>
 
 #include "drivers/driver.h"
+#include "drivers/oci/built.h"
 #include "drivers/oci/cli.h"
 #include "drivers/oci/context.h"
 #include "drivers/oci/dockerfile.h"
+#include "drivers/oci/oci.h"
 #include "drivers/oci/triggers.h"
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
@@ -56,6 +58,7 @@ struct build {
         char dir[PATH_MAX]; /* for the copy; "" while there is none */
         int lock_fd;        /* of it, which tells build_sweep() that it is in use; owned */
         char name[96];      /* of the image */
+        int use_fd;         /* gc leaves it alone; owned */
 };
 
 /* Directories of the context may be closed to their owner. */
@@ -83,6 +86,7 @@ static void build_deinit(struct build *b) {
         if (*b->dir)
                 remove_copy(b->ctx, b->dir);
         b->lock_fd = fd_close(b->lock_fd);
+        b->use_fd = fd_close(b->use_fd);
 }
 
 void build_sweep(const struct ctx *ctx) {
@@ -209,7 +213,7 @@ static int hash_all(struct build *b, int to, struct error *err) {
         if (r < 0)
                 return r;
         (void) SHA256End(&hash, digits);
-        (void) snprintf(b->name, sizeof(b->name), "localhost/cofferdam-build:%.*s", NAME_DIGITS, digits);
+        (void) snprintf(b->name, sizeof(b->name), BUILT_PREFIX "%.*s", NAME_DIGITS, digits);
         return 0;
 }
 
@@ -325,7 +329,7 @@ static int run_build(const struct build *b, struct error *err) {
         cli_add(&args, "build");
         cli_add_pair(&args, "--file", "%s/Dockerfile", b->dir);
         cli_add_pair(&args, "--tag", "%s", b->name);
-        cli_add_pair(&args, "--label", "app.kubernetes.io/managed-by=cofferdam");
+        built_label(b->ctx, &args);
         if (b->spec->build.target)
                 cli_add_pair(&args, "--target", "%s", b->spec->build.target);
         if (no_network(b->spec))
@@ -373,11 +377,13 @@ static int move_image(const struct build *b, struct error *err) {
 /* A directory for what the engine reads, that only the caller can enter. */
 static int make_dir(struct build *b, struct error *err) {
         char template[PATH_MAX];
+        int r;
 
         if (!b->ctx->state_dir)
                 return error_set(err, -ENOENT, "build: there is no state directory: set XDG_STATE_HOME");
-        if (mkdir(b->ctx->state_dir, 0700) < 0 && errno != EEXIST)
-                return error_set(err, -errno, "'%s': %s", ESC(b->ctx->state_dir), strerror(errno));
+        r = oci_state_dir(b->ctx);
+        if (r < 0)
+                return error_set(err, r, "'%s': %s", ESC(b->ctx->state_dir), strerror(-r));
         if (snprintf(template, sizeof(template), "%s/%sXXXXXX", b->ctx->state_dir, copy_prefix) >=
             (int) sizeof(template))
                 return error_set(err, -ENAMETOOLONG, "state directory: %s", strerror(ENAMETOOLONG));
@@ -414,8 +420,11 @@ static int make_image(struct build *b, struct error *err) {
                 r = pick_engine(b, err);
         if (r == 0)
                 r = hash_all(b, -1, err);
-        if (r < 0 || is_built(b))
+        if (r < 0)
                 return r;
+        b->use_fd = built_use(b->ctx, b->engine, b->name); /* without it gc would take it once more */
+        if (is_built(b))
+                return 0;
         r = check_bases(b, err);
         if (r == 0)
                 r = make_dir(b, err);
@@ -428,7 +437,7 @@ static int make_image(struct build *b, struct error *err) {
 
 int build_image(const struct ctx *ctx, const struct spec *spec, struct spec **ret, struct error *err) {
         CLEANUP(build_deinit)
-        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .lock_fd = -1 };
+        struct build b = { .ctx = ctx, .spec = spec, .context_fd = -1, .lock_fd = -1, .use_fd = -1 };
         AUTO_SPEC struct spec *copy = NULL;
         int r;
 

@@ -113,12 +113,26 @@ static int mark_used(const struct ctx *ctx, const char *program, bool make) {
         return fd < 0 ? -errno : fd;
 }
 
+int oci_state_dir(const struct ctx *ctx) {
+        AUTO_FREE char *path = ctx->state_dir ? strdup(ctx->state_dir) : NULL;
+
+        if (!path)
+                return ctx->state_dir ? -ENOMEM : -ENOENT;
+        for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+                *slash = '\0';
+                (void) mkdir(path, 0700); /* the last one says what is wrong */
+                *slash = '/';
+        }
+        return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+}
+
 int oci_hold(const struct ctx *ctx, const char *program) {
         AUTO_FD int fd = -1;
         int r;
 
-        if (ctx->state_dir && mkdir(ctx->state_dir, 0700) < 0 && errno != EEXIST)
-                return -errno;
+        r = oci_state_dir(ctx);
+        if (r < 0)
+                return r;
         fd = mark_used(ctx, program, true);
         if (fd < 0)
                 return fd;

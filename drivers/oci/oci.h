@@ -111,6 +111,10 @@ int oci_remove(const struct ctx *ctx, const char *program, const char *name)
 /** oci_reap() - oci_remove() of the container of a run that died, as far as that goes */
 void oci_reap(const struct ctx *ctx, const char *program, const char *run_id);
 
+/** oci_state_dir() - make the state directory, before there is a run. Return: 0, -ENOENT (there is no place),
+ * -errno. */
+int oci_state_dir(const struct ctx *ctx) __attribute__((warn_unused_result));
+
 /**
  * oci_hold() - have oci_sweep() leave alone what no run owns yet: until the descriptor is closed
  * Blocks while somebody sweeps. Return: descriptor; -errno: there is nothing to hold.

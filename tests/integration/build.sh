@@ -187,6 +187,66 @@ refuses_triggers() {
         nothing_left
 }
 
+# images ENGINE: all names
+images() { "$1" images --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>' | sort | xargs; }
+# aged [BACK]: all notes of when an image was used, or that of one image
+aged() { touch -d "${1-8 days ago}" "$XDG_STATE_HOME"/cofferdam/builds/*; }
+# What builds leave goes when nobody has used it for a week: of this state directory, and nothing else. Red without each of
+# is_due(), note_name() and the filter by the state in built.c
+sweeps_images() {
+        local others mine name
+        engine_ready "$1"
+        project
+        export XDG_STATE_HOME=$W/state
+        echo "$W" >ctx/file # what the tests before have built is another's
+        built "$1" -- true 2>err || fail "$(cat err)"
+        mine=$("$1" images --filter "label=cofferdam.io/state=$W/state/cofferdam" --format '{{.Repository}}:{{.Tag}}' | grep -v '<none>')
+        has "$mine" localhost/cofferdam-build:
+        # somebody's own that is built on ours, has a name like ours, or is of another state directory
+        printf 'FROM %s\nLABEL x=y\n' "$mine" >Dockerfile
+        "$1" build -t mine:1 . >said 2>&1 || fail "$(cat said)"
+        "$1" build -t localhost/cofferdam-build:mine . >said 2>&1 || fail "$(cat said)"
+        "$1" tag busy:1 localhost/cofferdam-build:0123456789abcdef
+        echo "$W other" >ctx/file
+        XDG_STATE_HOME=$W/other built "$1" -- true 2>err || fail "$(cat err)"
+        others=$(images "$1" | tr ' ' '\n' | grep -vxF "$mine" | xargs)
+        eq '' "$("$C" gc)" 'a new one'
+        aged '6 days ago'
+        eq '' "$("$C" gc)" 'one of this week'
+        # used again, from what is there
+        aged
+        echo "$W" >ctx/file
+        built "$1" -- true
+        eq '' "$("$C" gc)" 'one that was used'
+        # what a container has stays until that is gone
+        id=$("$C" start -d "$1" --image "$mine")
+        aged
+        eq '' "$("$C" gc)" 'one in use'
+        "$C" rm --force "$id" >/dev/null
+        eq "$mine image of $1 removed" "$("$C" gc)"
+        eq "$others" "$(images "$1")"
+        eq '' "$(ls "$XDG_STATE_HOME/cofferdam/builds")"
+        # nobody knows when it was used: from now on it is known
+        built "$1" -- true 2>err || fail "$(cat err)"
+        rm -r "$XDG_STATE_HOME/cofferdam/builds"
+        eq '' "$("$C" gc)"
+        mkdir "$XDG_STATE_HOME/cofferdam/builds"
+        touch "$XDG_STATE_HOME/cofferdam/builds/$(if [ "$1" = docker ]; then echo docker; else echo containers; fi):0"
+        eq '' "$("$C" gc)"
+        eq 2 "$(find "$XDG_STATE_HOME/cofferdam/builds" -type f | wc -l)"
+        aged
+        eq "{\"image\":\"$mine\",\"driver\":\"$1\",\"kept\":false}" "$("$C" gc --json)"
+        eq '' "$(ls "$XDG_STATE_HOME/cofferdam/builds")"
+        "$1" rmi mine:1 localhost/cofferdam-build:mine localhost/cofferdam-build:0123456789abcdef >/dev/null
+        # an engine that no build has used is not asked
+        rm -rf "$XDG_STATE_HOME/cofferdam"
+        mkdir bin
+        printf '#!/bin/sh\necho "$0 $*" >>"%s/asked"\n' "$PWD" | tee bin/podman bin/docker >bin/buildah
+        chmod +x bin/*
+        PATH=$PWD/bin:$PATH "$C" gc
+        [ ! -e asked ] || fail "$(cat asked)"
+}
+
 # podman builds, the archive goes over, and the native driver shows it; with the image's variables
 for_native() {
         engine_ready podman
@@ -258,6 +318,13 @@ by_buildah() {
         if [ "$(id -u)" = 0 ]; then want=125; else want=0; fi
         status $want built native -- true 2>err
         has "$(cat err)" 'buildah build failed with exit code 3'
+        # where podman is not, buildah is asked for what it built
+        mv bin/podman bin/off
+        mine=$(buildah images --filter "label=cofferdam.io/state=$XDG_STATE_HOME/cofferdam" --format '{{.Name}}:{{.Tag}}' | grep cofferdam-build:)
+        mkdir only
+        for name in buildah newuidmap newgidmap; do ! command -v "$name" >/dev/null || ln -s "$(command -v "$name")" only/; done
+        touch -d '8 days ago' "$XDG_STATE_HOME"/cofferdam/builds/*
+        eq "$(for name in $mine; do echo "$name image of buildah removed"; done | sort)" "$(PATH=$PWD/only "$C" gc | sort)"
         "$C" image ls | sed -n 's,^\(localhost/[^ ]*\).*,\1,p' | xargs -r "$C" image rm >/dev/null
         "$C" image gc >/dev/null
         nothing_left
@@ -287,6 +354,7 @@ for engine in podman docker; do
         t "$engine: nothing from outside of the context" stays_in_the_context "$engine"
         t "$engine: a repository's build" of_the_repository "$engine"
         t "$engine: nothing of the host for a foreign build" engine_reads_nothing_of_the_host "$engine"
+        t "$engine: images that nobody uses any more" sweeps_images "$engine"
         t "$engine: triggers of a base image, for a foreign build" refuses_triggers "$engine"
 done
 t 'for the native driver' for_native
