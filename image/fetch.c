@@ -19,7 +19,7 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/file.h"
 
-enum { TRIES_MAX = 6, WAIT_FIRST_S = 1, WAIT_MAX_S = 30, TICK_MS = 100, HEX_AT = 7, NAME_SIZE = 96 };
+enum { TRIES_MAX = 6, TICK_MS = 100, HEX_AT = 7, NAME_SIZE = 96 };
 
 /** struct slot - a layer, in memory that its process shares with the one that waits */
 struct slot {
@@ -61,17 +61,13 @@ static int on_bytes(void *arg, const void *data, size_t len, bool whole) {
         return r;
 }
 
-static bool is_passing(int r) {
-        return r == -EPIPE || r == -ETIMEDOUT || r == -EAGAIN || r == -EBUSY || r == -ECONNREFUSED ||
-               r == -EPROTO;
-}
-
 /* All of it, whatever it takes, but not for ever. */
 static int download(struct download *d, struct registry *reg, struct error *err) {
-        unsigned int wait = WAIT_FIRST_S;
+        struct tries tries = { TRIES_MAX, true, 0, 0 };
+        unsigned int wait_s;
         int r = 0;
 
-        for (int i = 0; d->have < d->blob->size; i++) {
+        while (d->have < d->blob->size) {
                 const uint64_t before = d->have;
 
                 d->slot->item.restart = true;
@@ -84,16 +80,14 @@ static int download(struct download *d, struct registry *reg, struct error *err)
                         return error_set(err, -EBADMSG, "%s: more bytes than its size says", d->blob->digest);
                 if (r == 0 && d->have < d->blob->size)
                         r = error_set(err, -EPIPE, "%s: fewer bytes than its size says", d->blob->digest);
-                if (r == 0 || !is_passing(r))
+                if (r == 0)
+                        return 0;
+                if (d->have > before) /* it goes on */
+                        tries.n = tries.wait_s = 0;
+                wait_s = registry_retry_s(reg, &tries, r);
+                if (wait_s == 0)
                         return r;
-                if (d->have > before)
-                        i = 0; /* it goes on */
-                if (i + 1 >= TRIES_MAX)
-                        return r;
-                if (registry_wait_s(reg) > wait)
-                        wait = registry_wait_s(reg);
-                (void) poll(NULL, 0, (int) wait * 1000);
-                wait = wait * 2 > WAIT_MAX_S ? WAIT_MAX_S : wait * 2;
+                (void) poll(NULL, 0, (int) wait_s * 1000);
         }
         return r;
 }
@@ -125,17 +119,52 @@ static int download_checked(struct download *d, struct registry *reg, struct err
         }
 }
 
+/** struct blob_wait - for another process that has a blob */
+struct blob_wait {
+        int partial;
+        const char *name; /* of the blob's file there */
+        struct stat last; /* of that */
+        struct slot *slot;
+};
+
+static void tell_waiting(void *arg) {
+        ((struct blob_wait *) arg)->slot->item.waiting = true;
+}
+
+static bool has_moved(void *arg) {
+        struct blob_wait *w = arg;
+        struct stat st = { 0 };
+        bool moved;
+
+        (void) fstatat(w->partial, w->name, &st, AT_SYMLINK_NOFOLLOW); /* not there is a state, too */
+        moved = st.st_ino != w->last.st_ino || st.st_size != w->last.st_size;
+        w->last = st;
+        return moved;
+}
+
 /* The lock of a blob: nobody else fetches it. Whoever had it may have removed its file. */
-static int lock_blob(int partial, const char *name) {
+static int lock_blob(const struct fetch *f, int partial, const char *blob, struct slot *slot,
+                     struct error *err) {
+        struct blob_wait arg = { .partial = partial, .name = blob, .slot = slot };
+        const struct lock_wait wait = { f->wait_ms, tell_waiting, has_moved, &arg };
+        char name[NAME_SIZE];
+
+        (void) snprintf(name, sizeof(name), "%s.lock", blob);
+        (void) has_moved(&arg);
         for (;;) {
                 AUTO_FD int fd = openat(partial, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
                 struct stat st;
+                int r = fd < 0 ? -errno : lock_wait(fd, LOCK_EX, &wait);
 
-                if (fd < 0)
-                        return -errno;
-                while (flock(fd, LOCK_EX) < 0)
-                        if (errno != EINTR)
-                                return -errno;
+                slot->item.waiting = false;
+                if (r == -EAGAIN)
+                        return error_set(
+                                err, r,
+                                "layer %s: another process fetches it and has not got on for %llu s: "
+                                "end that one, or try again with a longer --wait",
+                                blob, (unsigned long long) f->wait_ms / 1000);
+                if (r < 0)
+                        return error_set(err, r, "lock of a layer: %s", strerror(-r));
                 if (fstat(fd, &st) == 0 && st.st_nlink > 0)
                         return TAKE_FD(fd);
         }
@@ -172,10 +201,12 @@ static int fetch_one(const struct fetch *f, size_t index, struct slot *slot, str
 
         (void) snprintf(lock_name, sizeof(lock_name), "%s.lock", blob->digest + HEX_AT);
         partial = openat(f->store->dir_fd, "partial", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        lock = partial < 0 ? -errno : lock_blob(partial, lock_name);
-        if (lock < 0 || !reg)
-                return error_set(err, lock < 0 ? lock : -ENOMEM, "lock of a layer: %s",
-                                 strerror(lock < 0 ? -lock : ENOMEM));
+        if (partial < 0 || !reg)
+                return error_set(err, partial < 0 ? -errno : -ENOMEM, "layer: %s",
+                                 strerror(partial < 0 ? errno : ENOMEM));
+        lock = lock_blob(f, partial, blob->digest + HEX_AT, slot, err);
+        if (lock < 0)
+                return lock;
         r = 0;
         if (!store_has_layer(f->store, f->diff_ids[index])) {
                 fd = openat(partial, blob->digest + HEX_AT, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -18,6 +18,7 @@ struct fetch {
         const char (*diff_ids)[DIGEST_TEXT_LEN + 1]; /* as many as the manifest has layers */
         struct layer_limits limits;
         unsigned int parallel; /* 1..FETCH_PARALLEL_MAX */
+        uint64_t wait_ms;      /* for another process that has a layer and does not get on with it */
         bool quiet;
 };
 

@@ -513,7 +513,7 @@ int image_import(struct image_call *call) {
 
         if (call->argc > 1 && ref_parse(call->argv[1], &ref, &err) < 0) /* before all the work */
                 return image_misused(&err);
-        if (store_open(call->ctx, call->path, &store, &err) < 0 ||
+        if (image_open(call, &store, &err) < 0 ||
             import_path(call, &store, call->argv[0], NULL, call->argc > 1 ? call->argv[1] : NULL, digest,
                         &err) < 0)
                 return image_complain(&err);

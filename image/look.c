@@ -26,6 +26,18 @@ int image_misused(const struct error *err) {
         return CODE_USAGE;
 }
 
+static void tell_removing(void *quiet) {
+        if (!*(const bool *) quiet)
+                log_warn("image: images are being removed by another process: waiting for that");
+}
+
+int image_open(const struct image_call *call, struct store *ret, struct error *err) {
+        bool quiet = call->o.quiet;
+        const struct lock_wait wait = { .max_ms = call->o.wait_ms, .tell = tell_removing, .arg = &quiet };
+
+        return store_open(call->ctx, call->path, &wait, ret, err);
+}
+
 static const char *text_of(const json_t *j, const char *key) {
         const char *s = json_string_value(json_object_get(j, key));
 
@@ -53,7 +65,7 @@ int image_ls(struct image_call *call) {
         AUTO_JSON json_t *all = NULL;
         struct error err = { 0 };
 
-        if (store_open(call->ctx, call->path, &store, &err) < 0)
+        if (image_open(call, &store, &err) < 0)
                 return image_complain(&err);
         all = store_list(&store);
         if (call->o.json)
@@ -97,7 +109,7 @@ int image_inspect(struct image_call *call) {
 
         if (!image_names_valid(call, false))
                 return CODE_USAGE;
-        if (store_open(call->ctx, call->path, &store, &err) < 0)
+        if (image_open(call, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++) {
                 json_t *j = NULL;
@@ -155,7 +167,7 @@ int image_rm(struct image_call *call) {
 
         if (!image_names_valid(call, false))
                 return CODE_USAGE;
-        if (store_open(call->ctx, call->path, &store, &err) < 0)
+        if (image_open(call, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++)
                 if (remove_one(&store, call->argv[i], &err) < 0)
@@ -211,7 +223,7 @@ int image_gc(struct image_call *call) {
         struct error err = { 0 };
         uint64_t removed = 0;
 
-        if (store_open(call->ctx, call->path, &store, &err) < 0 || store_exclusive(&store, &err) < 0 ||
+        if (image_open(call, &store, &err) < 0 || store_exclusive(&store, &err) < 0 ||
             forget_old(call, &store, &err) < 0 || store_sweep(&store, &removed, &err) < 0)
                 return image_complain(&err);
         if (!call->o.quiet)
@@ -271,8 +283,8 @@ int image_root(struct image_call *call) {
         call->o.missing = true;
         if (!image_names_valid(call, true))
                 return CODE_USAGE;
-        if (store_open(call->ctx, call->path, &store, &err) < 0 ||
-            pull_one(call, &store, call->argv[0], digest, &err) < 0 || print_root(&store, digest, &err) < 0)
+        if (image_open(call, &store, &err) < 0 || pull_one(call, &store, call->argv[0], digest, &err) < 0 ||
+            print_root(&store, digest, &err) < 0)
                 return image_complain(&err);
         return CODE_OK;
 }

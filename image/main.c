@@ -22,6 +22,8 @@
 #include "runtime/base/suggest.h"
 #include "runtime/lib/caller.h"
 
+enum { WAIT_MAX_MS = 24 * 3600 * 1000 };
+
 static int set_platform(void *arg, const char *value, struct error *err) {
         struct image_options *o = arg;
 
@@ -70,6 +72,12 @@ static int set_unused(void *arg, const char *value, struct error *err) {
         return 0;
 }
 
+static int set_wait(void *arg, const char *value, struct error *err) {
+        return parse_duration_ms(value, 0, WAIT_MAX_MS, &((struct image_options *) arg)->wait_ms) < 0
+                       ? error_set(err, -EINVAL, "want a duration of at most 24h, such as 10m")
+                       : 0;
+}
+
 static int set_parallel(void *arg, const char *value, struct error *err) {
         return parse_u64(value, 1, FETCH_PARALLEL_MAX, &((struct image_options *) arg)->parallel) < 0
                        ? error_set(err, -EINVAL, "want 1 to %d", FETCH_PARALLEL_MAX)
@@ -89,6 +97,8 @@ static int set_parallel(void *arg, const char *value, struct error *err) {
         { "max-size", 0, "SIZE", set_max_size, "What the files of a layer may take; default 64Gi" }, \
                 { "platform", 0, "OS/ARCH", set_platform,                                            \
                   "Of an image for several; default: this machine's" },                              \
+                { "wait", 0, "DURATION", set_wait,                                                   \
+                  "For another process at the same that does not get on; default 5m" },              \
         {                                                                                            \
                 "quiet", 'q', NULL, NULL, "Say nothing of the progress", ON(quiet)                   \
         }
@@ -263,6 +273,7 @@ static void read_environment(struct image_call *call) {
 
 int main(int argc, char **argv) {
         struct image_call call = { .o = { .parallel = 4,
+                                          .wait_ms = LOCK_WAIT_DEFAULT_S * UINT64_C(1000),
                                           .limits = { UINT64_C(1) << 36, LAYER_ENTRIES_MAX },
                                           .unused_s = UINT64_MAX,
                                           .keep_bytes = UINT64_MAX } };

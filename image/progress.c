@@ -33,6 +33,13 @@ void progress_init(struct progress *p, bool quiet) {
 static void tell(const struct progress *p, struct progress_item *item) {
         char size[SIZE_TEXT];
 
+        if (item->waiting && !item->told_waiting) {
+                item->told_waiting = true;
+                if (!p->quiet && !p->terminal)
+                        (void) dprintf(STDERR_FILENO,
+                                       "layer %.12s: another process fetches it: waiting for that\n",
+                                       item->name);
+        }
         if (item->told || !item->finished)
                 return;
         item->told = true;
@@ -49,11 +56,12 @@ static void tell(const struct progress *p, struct progress_item *item) {
 void progress_note(struct progress *p, struct progress_item *item, size_t index) {
         if (index == 0) {
                 p->done = p->total = 0;
-                p->finished = 0;
+                p->finished = p->waiting = 0;
         }
         p->done += item->finished ? item->total : item->done;
         p->total += item->total;
         p->finished += item->finished;
+        p->waiting += item->waiting;
         tell(p, item);
 }
 
@@ -78,9 +86,10 @@ void progress_show(struct progress *p, size_t n) {
                 return;
         bar(fill, width, p->done, p->total);
         len = p->width < COLUMNS_MIN ? snprintf(line, sizeof(line), "%zu/%zu", p->finished, n)
-                                     : snprintf(line, sizeof(line), "layers %zu/%zu [%s] %s of %s",
+                                     : snprintf(line, sizeof(line), "layers %zu/%zu [%s] %s of %s%s",
                                                 p->finished, n, fill, size_text(p->done, done, sizeof(done)),
-                                                size_text(p->total, total, sizeof(total)));
+                                                size_text(p->total, total, sizeof(total)),
+                                                p->waiting > 0 ? ", another process fetches them" : "");
         if (len >= (int) p->width)
                 len = (int) p->width - 1; /* a line that wraps cannot be drawn over */
         (void) dprintf(STDERR_FILENO, "\r%.*s\033[K", len, line);

@@ -12,15 +12,15 @@ struct progress_item {
         const char *name;              /* digits of its digest; borrowed */
         volatile uint64_t done, total; /* bytes */
         volatile uint64_t left_out;    /* devices */
-        volatile bool unpacking, finished, there, restart;
-        bool told;
+        volatile bool unpacking, finished, there, restart, waiting;
+        bool told, told_waiting;
 };
 
 /** struct progress - all of them */
 struct progress {
         bool quiet, terminal;
         uint64_t done, total; /* bytes of this look */
-        size_t finished;
+        size_t finished, waiting;
         unsigned int width; /* columns */
         bool drawn;
 };

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,6 +10,9 @@
 #include "runtime/base/cleanup.h"
 #include "runtime/base/escape.h"
 #include "runtime/base/json.h"
+#include "runtime/base/log.h"
+
+enum { DOCUMENT_TRIES = 4 };
 
 /** struct pulling - an image on its way */
 struct pulling {
@@ -24,6 +28,30 @@ struct pulling {
         struct stored_layer layers[MANIFEST_LAYERS_MAX];
 };
 
+/* Whether it is worth another try; that is said, and waited for. */
+static bool again(const struct pulling *p, struct tries *tries, int r, const struct error *why) {
+        const unsigned int wait_s = registry_retry_s(p->registry, tries, r);
+
+        if (wait_s == 0)
+                return false;
+        if (!p->call->o.quiet)
+                log_warn("image: %s: trying again in %u s", why->msg, wait_s);
+        (void) poll(NULL, 0, (int) wait_s * 1000);
+        return true;
+}
+
+static int fetch_document(struct pulling *p, const char *what, struct buf *text, struct error *err) {
+        struct tries tries = { .max = DOCUMENT_TRIES };
+        struct error why = { 0 };
+        int r;
+
+        do {
+                text->len = 0;
+                r = registry_manifest(p->registry, what, text, p->digest, &why);
+        } while (r < 0 && again(p, &tries, r, &why));
+        return r < 0 ? error_set(err, r, "%s", why.msg) : 0;
+}
+
 /* A manifest; with one of an index in between. */
 static int fetch_manifest(struct pulling *p, struct error *err) {
         const char *what = p->ref.digest ? p->ref.digest : p->ref.tag;
@@ -35,7 +63,7 @@ static int fetch_manifest(struct pulling *p, struct error *err) {
                 struct descriptor d;
                 int r;
 
-                r = registry_manifest(p->registry, what, &text, p->digest, err);
+                r = fetch_document(p, what, &text, err);
                 doc = r == 0 ? manifest_load(text.data, text.len, err) : NULL;
                 if (r < 0 || !doc)
                         return r < 0 ? r : err->code;
@@ -70,16 +98,21 @@ static int on_config(void *arg, const void *data, size_t len, bool whole) {
 static int fetch_config(struct pulling *p, struct error *err) {
         AUTO_BUF struct buf text = { 0 };
         struct config_sink sink = { &text, p->manifest.config.size };
+        struct tries tries = { .max = DOCUMENT_TRIES };
         AUTO_JSON json_t *doc = NULL;
         char digest[DIGEST_TEXT_LEN + 1];
+        struct error why = { 0 };
         int r;
 
-        r = registry_blob(p->registry, &p->manifest.config, 0, on_config, &sink, err);
+        do {
+                text.len = 0;
+                r = registry_blob(p->registry, &p->manifest.config, 0, on_config, &sink, &why);
+        } while (r < 0 && again(p, &tries, r, &why));
         if (r == -EMSGSIZE)
                 return error_set(err, -EBADMSG, "configuration %s: more bytes than its size says",
                                  p->manifest.config.digest);
         if (r < 0)
-                return r;
+                return error_set(err, r, "%s", why.msg);
         if (digest_bytes(text.data, text.len, digest) < 0 || strcmp(digest, p->manifest.config.digest) != 0)
                 return error_set(err, -EBADMSG, "configuration %s: the registry sent something else",
                                  p->manifest.config.digest);
@@ -113,6 +146,7 @@ static int fetch_image(struct pulling *p, struct error *err) {
                                      .diff_ids = (const char(*)[DIGEST_TEXT_LEN + 1]) p->diff_ids,
                                      .limits = o->limits,
                                      .parallel = (unsigned int) o->parallel,
+                                     .wait_ms = o->wait_ms,
                                      .quiet = o->quiet };
         const char *const names[] = { p->ref.text, NULL };
         int r;
@@ -205,7 +239,7 @@ int image_pull(struct image_call *call) {
 
         if (!image_names_valid(call, true))
                 return CODE_USAGE;
-        if (store_open(call->ctx, call->path, &store, &err) < 0)
+        if (image_open(call, &store, &err) < 0)
                 return image_complain(&err);
         for (int i = 0; i < call->argc; i++) {
                 char digest[DIGEST_TEXT_LEN + 1];

@@ -14,6 +14,7 @@
 #include "runtime/base/json.h"
 
 enum { DOCUMENT_TIMEOUT_S = 120, TOKEN_BYTES_MAX = 1 << 20, TOKEN_TEXT_MAX = 65536 };
+enum { WAIT_FIRST_S = 1, WAIT_MAX_S = 30 };
 
 static const char manifest_types[] = "application/vnd.oci.image.index.v1+json, "
                                      "application/vnd.oci.image.manifest.v1+json, "
@@ -28,7 +29,8 @@ struct registry {
         const char *host;
         bool plain;          /* it was found to speak no TLS */
         char *authorization; /* owned */
-        unsigned int wait_s;
+        unsigned int wait_s; /* for so long it asked to be left alone; 0: it did not */
+        bool answered;
 };
 
 static void forget(char **s) {
@@ -61,8 +63,29 @@ struct registry *registry_free(struct registry *registry) {
         return NULL;
 }
 
-unsigned int registry_wait_s(const struct registry *registry) {
-        return registry->wait_s;
+static bool is_passing(int r, bool begun, bool answered) {
+        switch (r) {
+        case -EPIPE:
+        case -EAGAIN:
+        case -EBUSY:
+                return true;
+        case -ETIMEDOUT:
+        case -ECONNREFUSED:
+                return begun || answered;
+        default:
+                return r == -EPROTO && begun;
+        }
+}
+
+unsigned int registry_retry_s(const struct registry *registry, struct tries *tries, int r) {
+        if (!is_passing(r, tries->begun, registry->answered) || ++tries->n >= tries->max)
+                return 0;
+        tries->wait_s = tries->wait_s == 0               ? WAIT_FIRST_S
+                        : tries->wait_s * 2 > WAIT_MAX_S ? WAIT_MAX_S
+                                                         : tries->wait_s * 2;
+        if (registry->wait_s > tries->wait_s)
+                tries->wait_s = registry->wait_s;
+        return tries->wait_s;
 }
 
 /* A sink that keeps everything. */
@@ -157,7 +180,11 @@ static int get_token(struct registry *reg, const struct challenge *c, struct err
                 return error_wrap(err, r, "token");
         if (reply.status != 200)
                 return error_set(
-                        err, -EACCES, "the token server answers %ld%s", reply.status,
+                        err,
+                        reply.status >= 500   ? -EAGAIN
+                        : reply.status == 429 ? -EBUSY
+                                              : -EACCES,
+                        "the token server answers %ld%s", reply.status,
                         reg->login->user || reg->login->identity_token ? ": log in anew (podman login)" : "");
         if (token_answer(buf_cstr(&answer), answer.len, &token) < 0)
                 return error_set(err, -EPROTO, "the token server's answer holds no token");
@@ -230,7 +257,9 @@ static int ask(struct registry *reg, const char *kind, const char *what, struct 
                         return error_set(err, -ENOMEM, "out of memory");
                 request->url = buf_cstr(&url);
                 request->authorization = reg->authorization;
+                reg->wait_s = 0;
                 r = http_get(reg->http, request, reply, &why);
+                reg->answered = reg->answered || r == 0;
                 if (r != -EPROTO || !reply->plain_tls || reg->plain ||
                     (!reg->options->insecure && !host_is_loopback(reg->host)))
                         return r < 0 ? error_set(err, r, "%s", why.msg) : 0;

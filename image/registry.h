@@ -42,8 +42,20 @@ int registry_blob(struct registry *registry, const struct descriptor *blob, uint
                   int (*sink)(void *arg, const void *data, size_t len, bool whole), void *arg,
                   struct error *err) __attribute__((warn_unused_result));
 
-/** registry_wait_s() - for how many seconds it asked to be left alone, 0: it did not */
-unsigned int registry_wait_s(const struct registry *registry);
+/** struct tries - of one thing; zeroed but for the first two */
+struct tries {
+        unsigned int max; /* in a row without getting on */
+        bool begun;       /* the registry has answered before, as another object knows */
+        unsigned int n, wait_s;
+};
+
+/**
+ * registry_retry_s() - whether what failed with @r may be tried again
+ * Problems of a registry and broken connections pass; who never answered is not asked again. After more of it
+ * arrived than before, @tries is begun anew by the caller.
+ * Return: in how many seconds, as the registry said or longer each time; 0: no more.
+ */
+unsigned int registry_retry_s(const struct registry *registry, struct tries *tries, int r);
 
 /** token_answer() - the token in what a token server answered, @len foreign bytes; owned. Return: 0, -EINVAL,
  * -ENOMEM. */

@@ -71,7 +71,8 @@ static int lock(int fd, int how) {
         return 0;
 }
 
-int store_open(const struct ctx *ctx, const char *search_path, struct store *ret, struct error *err) {
+int store_open(const struct ctx *ctx, const char *search_path, const struct lock_wait *wait,
+               struct store *ret, struct error *err) {
         AUTO_STORE struct store s = STORE_NONE;
         int r;
 
@@ -85,7 +86,13 @@ int store_open(const struct ctx *ctx, const char *search_path, struct store *ret
         if (r == 0)
                 r = open_parts(&s);
         if (r == 0)
-                r = lock(s.lock_fd, LOCK_SH);
+                r = lock_wait(s.lock_fd, LOCK_SH, wait);
+        if (r == -EAGAIN)
+                return error_set(
+                        err, r,
+                        "images are being removed by another process, for %llu s: end that one, or try "
+                        "again with a longer --wait",
+                        (unsigned long long) wait->max_ms / 1000);
         if (r < 0)
                 return error_set(err, r, "images in '%s': %s", ESC(s.path),
                                  r == -EPERM ? "the directory has to be yours, and only yours to write"

@@ -19,6 +19,7 @@
 #include "image/ids.h"
 #include "image/layer.h"
 #include "image/manifest.h"
+#include "image/wait.h"
 #include "runtime/base/buf.h"
 #include "runtime/base/ctx.h"
 
@@ -38,10 +39,11 @@ struct stored_layer {
 /**
  * store_open() - make it if it is not there, and take the shared lock
  * @search_path: PATH
- * Blocks while something is removed. Return: 0, -ENOENT (no state directory), -errno.
+ * @wait: for what is removed meanwhile
+ * Blocks. Return: 0, -EAGAIN (something is removed still), -ENOENT (no state directory), -errno.
  */
-int store_open(const struct ctx *ctx, const char *search_path, struct store *ret, struct error *err)
-        __attribute__((warn_unused_result));
+int store_open(const struct ctx *ctx, const char *search_path, const struct lock_wait *wait,
+               struct store *ret, struct error *err) __attribute__((warn_unused_result));
 
 /** store_close() - accepts what store_open() left untouched if its fields are -1 and NULL */
 void store_close(struct store *s);

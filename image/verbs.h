@@ -26,6 +26,7 @@ struct image_options {
         struct platform platform;
         struct layer_limits limits;
         uint64_t parallel;
+        uint64_t wait_ms;              /* for others who are at the same */
         uint64_t unused_s, keep_bytes; /* of gc; UINT64_MAX: not given */
 };
 
@@ -75,6 +76,10 @@ int import_path(struct image_call *call, struct store *store, const char *path, 
 /** import_prefix() - whether @name is "oci:", "oci-archive:" or "docker-archive:" and a path; the path,
  * borrowed, or NULL */
 const char *import_prefix(const char *name);
+
+/** image_open() - store_open() for this invocation. Return: as that. */
+int image_open(const struct image_call *call, struct store *ret, struct error *err)
+        __attribute__((warn_unused_result));
 
 /** image_names_valid() - whether all words are names of images, before any work; or, with @files, what
  * import_prefix() knows. Says on standard error which is not. */

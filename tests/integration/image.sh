@@ -78,6 +78,8 @@ t 'an archive that wants all memory' lab memory
 t 'tokens of elsewhere, errors without an end' lab elsewhere
 t 'a login that a redirection asks for' lab foreign_challenge
 t 'pulls at the same time' lab concurrent
+t 'behind another pull' lab waits
+t 'problems that pass' lab retried
 t 'a killed pull' lab killed
 t 'killed while it unpacks' lab killed_unpacking
 t 'a full disk' full_disk
