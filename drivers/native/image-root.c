@@ -29,6 +29,7 @@
 #include "drivers/driver.h"
 #include "drivers/native/mnt.h"
 #include "drivers/native/parts.h"
+#include "drivers/native/probe.h"
 #include "drivers/native/setup.h"
 #include "drivers/oci/cli.h"
 #include "fs/pin.h"
@@ -46,6 +47,8 @@ enum {
         ASK_TRIES = 3,
         CODE_MISUSED = 2 /* of cofferdam-image: that is no name */
 };
+
+static const char untried[] = "not tried"; /* probe.c */
 
 static struct image_root *root_new(const char *name) {
         struct image_root *root = calloc(1, sizeof(*root));
@@ -217,6 +220,15 @@ static int plan_dir(const struct ctx *ctx, struct image_root *root, const struct
         root->n_layers = 1;
         root->ids = ctx->uid == 0 ? ROOT_IDS_OWN : ROOT_IDS_SINGLE;
         return 0;
+}
+
+int root_possible(const struct ctx *ctx, const struct spec *spec, struct error *err) {
+        struct probe_row row;
+
+        if ((!spec->image && !spec->rootfs) || host_can(ctx, "overlayfs", &row))
+                return 0;
+        /* what lacks beneath it is told by who needs that first, or has a rung of its own */
+        return strncmp(row.evidence, untried, sizeof(untried) - 1) == 0 ? 0 : probe_refusal(&row, err);
 }
 
 int root_plan(const struct ctx *ctx, const struct spec *spec, const struct pin_policy *policy,

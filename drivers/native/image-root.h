@@ -42,6 +42,13 @@ struct image_root {
 };
 
 /**
+ * root_possible() - whether this host mounts what an image or a directory as the root takes, if @spec has one
+ * Before anything is pulled. Forks, see host_can(). Return: 0, DRIVER_HOST_LACKS with doctor's words.
+ */
+int root_possible(const struct ctx *ctx, const struct spec *spec, struct error *err)
+        __attribute__((warn_unused_result));
+
+/**
  * root_plan() - find the root that @spec names; an image that is not here is pulled
  * @ret: NULL: the host's root
  * Blocks, forks. Return: 0, DRIVER_NO_IMAGE, -ENOTSUP (this installation knows no images), -EPERM (a

@@ -870,13 +870,13 @@ int native_start(const struct driver_plan *plan, const struct start_request *req
 }
 
 static int native_probe(const struct ctx *ctx, const struct spec *spec, struct error *err) {
-        (void) ctx;
         if (spec->image && libexec_check("cofferdam-image") < 0)
                 return error_set(err, DRIVER_HOST_LACKS,
                                  "image: 'cofferdam-image' is not installed: install it, or build where "
                                  "libcurl, OpenSSL and libarchive have their development files");
-        return 0; /* start() tells what is missing in the same words; asking first would cost each run a fork
-                   */
+        /* of the rest start() tells what is missing in the same words; asking first would cost each run a
+         * fork */
+        return root_possible(ctx, spec, err);
 }
 
 int native_signal(struct sandbox *sb, uint32_t id, int sig, bool group) {

@@ -123,7 +123,9 @@ static int plan_fill(struct driver_plan *plan, const struct spec *spec, struct e
                 .allowed = (const char *const *) spec->allow_sensitive,
                 .n_allowed = spec->n_allow_sensitive,
         };
-        r = plan->oci ? 0 : root_plan(plan->ctx, spec, &plan->policy, &plan->root, err);
+        r = plan->oci ? 0 : root_possible(plan->ctx, spec, err);
+        if (r == 0 && !plan->oci)
+                r = root_plan(plan->ctx, spec, &plan->policy, &plan->root, err);
         if (r == 0)
                 r = id_resolve(plan->ctx, spec->user, plan->root, plan->oci, &plan->id, err);
         if (r == 0 && plan->root && plan->root->ids == ROOT_IDS_SINGLE && *plan->root->why_single)

@@ -101,6 +101,28 @@ no_overlay_no_image() {
         has "$(cat "$T/err")" 'remedy: '
         eq 1 "$(wc -l <"$T/err")" 'lines of the refusal'
         status 0 without overlay -- sh -c true
+        # an image that only the repository wants is done without, and not even asked for; unless all is to be as said.
+        # Red without root_possible() in the plan
+        mkdir there
+        echo 'image: localhost:1/nosuch' >there/.cofferdam.yaml
+        eq yes "$(cd there && "$deny" overlay "$C" run --events "$T/events" -- sh -c 'test -d /usr/bin && echo yes' 2>"$T/err")" "$(cat "$T/err")"
+        has "$(cat "$T/err")" "the repository's image is not used, but the host's root: overlayfs: "
+        eq 1 "$(wc -l <"$T/err")" 'lines of the warning'
+        has "$(grep spec_key_refused "$T/events")" overlayfs
+        (cd there && status 125 "$deny" overlay "$C" run --mode inline -- true 2>"$T/err")
+        has "$(cat "$T/err")" 'cofferdam: overlayfs: '
+        # an operator who names no driver gets one that shows images; red without root_possible() in native_probe()
+        mkdir bin
+        printf '#!/bin/sh\necho "$*" >>"%s"\nexit 1\n' "$PWD/asked" >bin/podman
+        chmod +x bin/podman
+        (cd there && PATH=$PWD/../bin:$PATH && status 125 "$deny" overlay "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
+        [ -e asked ] || fail "no other driver was asked: $(cat "$T/err")"
+        rm asked
+        (cd there && PATH=$PWD/../bin:$PATH && status 125 "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
+        [ ! -e asked ] || fail 'another driver was asked'
+        has "$(cat "$T/err")" localhost:1
+        status 125 "$deny" overlay "$C" run --driver native --image localhost:1/nosuch -- true 2>"$T/err"
+        has "$(cat "$T/err")" 'cofferdam: overlayfs: '
 }
 no_proc_is_empty() {
         eq '0 ok' "$(without proc -- sh -c 'ls -A /proc | wc -l; echo x >file && echo ok' | xargs)"
