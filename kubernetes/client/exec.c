@@ -254,6 +254,22 @@ static int choose(struct kube_exec *x, const struct kube_exec_request *q, const 
         return r;
 }
 
+/* Refused for now, and nothing was run: what the server said is waited for. */
+static int choose_again(struct kube_exec *x, const struct kube_exec_request *q, const char *path,
+                        struct error *err) {
+        for (unsigned n = 1;; n++) {
+                int r = choose(x, q, path, err);
+
+                if (r == 0 || n >= KUBE_ATTEMPTS ||
+                    (kube_failure(x->kube)->http != 429 && kube_failure(x->kube)->http != 503) ||
+                    (r != -EAGAIN && r != -EREMOTEIO))
+                        return r;
+                r = kube_pause(x->kube, kube_pause_ms(n, kube_failure(x->kube)->retry_s), err);
+                if (r < 0)
+                        return r;
+        }
+}
+
 int kube_exec_open(struct kube *kube, const struct kube_exec_request *q, struct kube_exec **ret,
                    struct error *err) {
         AUTO_KUBE_EXEC struct kube_exec *x = calloc(1, sizeof(*x));
@@ -271,7 +287,7 @@ int kube_exec_open(struct kube *kube, const struct kube_exec_request *q, struct 
         x->held[0].max = x->held[1].max = (size_t) KUBE_EXEC_FRAME_MAX * 2;
         r = kube_path(kube, KUBE_POD, q->ns, q->pod, "exec", &path, err);
         if (r == 0)
-                r = choose(x, q, path.data, err);
+                r = choose_again(x, q, path.data, err);
         if (r < 0)
                 return r;
         if (ws_new(&io, x, &x->ws) < 0)

@@ -317,6 +317,7 @@ int copy_refresh(const struct remote_pod *pod, const char *path, const char *rel
                 "umask 077; cd \"$1\" || exit 2\n"
                 "d=$(dirname \"$2\"); [ \"$(cd \"$d\" && pwd -P)\" = \"$(pwd -P)${d:+/$d}\" ] || "
                 "[ \"$d\" = . ] || exit 3\n"
+                "[ ! -d \"$2\" ] || exit 4\n"
                 "t=\"$d/.cofferdam-new.$$\"; trap 'rm -f \"$t\"' EXIT\n"
                 "cat >\"$t\" && mv -f \"$t\" \"$2\"\n";
         const char *const argv[] = { "sh", "-c", script, "sh", path, rel, NULL };

@@ -44,6 +44,7 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
 - POST /fake/cut                cut all watches, logs and execs that run; {"watches": true}: the watches
 - POST /fake/status {"ns", "name", "status": {...}}   merge into a pod's status
 - POST /fake/object {"resource", "object"}            put an object there as it is
+- POST /fake/forget             everything but namespaces and nodes is gone
 - GET  /fake/log                JSON lines of all requests: method, path, query, user, body, code
 - GET  /fake/objects            all objects
 
@@ -962,6 +963,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif word == "cut":
                 state["cut_watches" if self.body.get("watches") else "cut"] += 1
                 CHANGED.notify_all()
+            elif word == "forget":
+                for (r, n, o) in [k for k in objects if k[0] not in ("namespaces", "nodes")]:
+                    remove(r, n, o)
             elif word == "status":
                 pod = find("pods", self.body["ns"], self.body["name"])
                 merge(pod["status"], self.body["status"])

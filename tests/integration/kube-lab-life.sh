@@ -199,6 +199,48 @@ a_token_ends_under_a_run() {
         clear
 }
 
+# a Secret of the run alone, brought in and replaced by the kubelet; red without secret_make(), its owner, or `secret`'s PATCH
+files_of_a_run() {
+        local id old=old-$RANDOM$RANDOM new=new-$RANDOM$RANDOM p
+        mkdir ws
+        echo "$old" >"$T/source"
+        ours_of() { admin get secrets -n "$N" -l app.kubernetes.io/managed-by=ironflow -o name; }
+        none_of_them() { [ -z "$(ours_of)" ]; }
+        values_are_nowhere() {
+                admin get pods,configmaps,events -n "$N" -o json >seen
+                for p in "$old" "$new" "$(echo "$old" | base64)" "$(echo "$new" | base64)"; do lacks "$(cat seen)" "$p"; done
+        }
+        begin() { MARK=$N.$1 start --secret "A=file:$T/source,as=file,env=A_FILE,path=/home/claude/.config/a" --secret "B=file:$T/source,as=file"; }
+        id=$(begin first)
+        # shellcheck disable=SC2016
+        eq "$old $old 400" "$("$C" exec "$id" sh -c 'echo $(cat $A_FILE) $(cat /home/claude/.config/a) $(stat -Lc %a /run/secrets/A)')"
+        eq 1 "$(ours_of | wc -l)"
+        eq "$(admin get pods -n "$N" -o jsonpath='{.items[0].metadata.uid}')" \
+                "$(admin get "$(ours_of)" -n "$N" -o jsonpath='{.metadata.ownerReferences[*].uid}')" 'its owner'
+        values_are_nowhere
+        SECONDS=0
+        echo "$new" | status 0 "$C" secret "$id" A
+        # shellcheck disable=SC2016
+        has_new() { [ "$("$C" exec "$id" sh -c 'cat $A_FILE /home/claude/.config/a')" = "$(printf '%s\n' "$new" "$new")" ]; }
+        wait_for 180 has_new || fail 'it does not come in'
+        echo "# replaced inside after $SECONDS s"
+        eq "$old" "$("$C" exec "$id" cat /run/secrets/B)" 'the other one'
+        values_are_nowhere
+        status 0 "$C" stop "$id" >out
+        clear
+        wait_for 60 none_of_them || fail "$(ours_of)"
+        # and where all of it is killed
+        id=$(begin second)
+        for p in $(ours; pgrep cofferdam-kube || true); do
+                ! grep -qz "^MARK=$N.second$" "/proc/$p/environ" 2>/dev/null || kill -9 "$p" 2>/dev/null || true
+        done
+        wait_for 60 none_of_ours
+        eq 1 "$(ours_of | wc -l)"
+        status 0 "$C" gc >out
+        clear
+        wait_for 60 none_of_them || fail "$(ours_of)"
+}
+
 t 'the rights of the Role, and the walls of the pod' rights_of_the_role_only
 t '20000 files and their history' big_workspace
 t 'commands, 100 MB, a terminal, signals' commands_and_streams
@@ -206,5 +248,6 @@ t 'a hostile workspace' hostile_workspace
 t 'a racer inside during the export' a_racer_inside
 t 'killed at any point, then gc' killed_at_any_point
 t 'one attempt of a step at a time' one_attempt_at_a_time
+t 'files of a run are a Secret of its own, and are replaced' files_of_a_run
 t 'a token ends under a run, and is read again' a_token_ends_under_a_run
 finish

@@ -212,6 +212,139 @@ who_had_to_make_room_is_told() {
         clear
 }
 
+# at each step of a run what a server may say, once and for ever: what can be waited for is, the rest is one line, and nothing
+# is left. Red without worth_another(), choose_again(), the list after 410, the loop of kube_delete()
+what_servers_say() {
+        local times step code want rule came
+        workspace
+        while read -r times step code want; do
+                normal
+                rule="\"status\": $code, \"times\": $times"
+                [ "$code" != 410 ] || rule+=', "reason": "Expired"'
+                [ "$code" != 429 ] || rule+=', "retry_after": 1'
+                case $step in
+                create) rule+=', "method": "POST", "path": "/pods$"' ;;
+                list) rule+=', "method": "GET", "path": "/pods.*limit="' ;;
+                watch) rule+=', "method": "GET", "path": "watch=1"' ;;
+                exec) rule+=', "path": "/exec"' ;;
+                delete) rule+=', "method": "DELETE", "path": "/pods/"' ;;
+                esac
+                tell faults "[{$rule}]"
+                rm -f events
+                came=0
+                run --events events -- true >out 2>err </dev/null || came=$?
+                eq "$want" "$came" "$times $step $code: $(cat err)"
+                [ "$came" = 0 ] || eq "SANDBOX_SETUP_FAILED 1" "$(jq -r 'select(.type == "sandbox_finished").data.failure_code' events) $(wc -l <err)" "$(cat err)"
+                [ "$came" = 0 ] || has "$(cat err)" "$code"
+                tell faults '[]'
+                clear
+        done <<'END'
+1 create 403 125
+1 create 409 125
+1 create 429 0
+1 create 500 0
+0 create 404 125
+0 create 429 125
+1 list 429 0
+1 list 500 0
+0 list 403 125
+0 list 410 125
+1 watch 410 0
+1 watch 429 0
+1 watch 500 0
+0 watch 403 125
+1 exec 429 0
+1 exec 503 0
+0 exec 404 125
+0 exec 500 125
+1 delete 409 0
+1 delete 429 0
+1 delete 500 0
+END
+}
+
+# everything of a run, or of what a pod owns, and nothing of another; red without the selectors of life_release_run(), the
+# comparison of owners
+release_takes_its_own() {
+        local kind
+        normal
+        one() { # RESOURCE KIND API NAME LABELS OWNER
+                tell object "{\"resource\": \"$1\", \"object\": {\"apiVersion\": \"$3\", \"kind\": \"$2\", \"metadata\": {\"name\": \"$4\", \"namespace\": \"test\", \"uid\": \"u-$4\",
+                        \"labels\": {\"app.kubernetes.io/managed-by\": \"ironflow\"$5}$6}, \"spec\": {\"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}, \"status\": {\"phase\": \"Running\"}}}"
+        }
+        while read -r resource kind api; do
+                one "$resource" "$kind" "$api" "mine-$resource" ', "ironflow.io/run-id": "r1"' ''
+                one "$resource" "$kind" "$api" "below-$resource" ', "ironflow.io/run-id": "r2", "ironflow.io/root-run-id": "r1"' ''
+                one "$resource" "$kind" "$api" "other-$resource" ', "ironflow.io/run-id": "r3", "ironflow.io/root-run-id": "r3"' ''
+                one "$resource" "$kind" "$api" "owned-$resource" '' ', "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "fresh", "uid": "u-fresh"}]'
+                one "$resource" "$kind" "$api" "foreign-$resource" '' ', "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "fresh", "uid": "u-older"}]'
+        done <<'END'
+pods Pod v1
+configmaps ConfigMap v1
+secrets Secret v1
+jobs Job batch/v1
+networkpolicies NetworkPolicy networking.k8s.io/v1
+END
+        one pods Pod v1 fresh '' ''
+        left() { query '" ".join(sorted({x["metadata"]["name"].split("-")[0] for x in made}))'; }
+        tell set '{"delete_seconds": 1}'
+        status 0 kube release --run r1 >out 2>err
+        eq 'foreign fresh other owned' "$(left)" "$(cat err)"
+        status 1 kube release --owner fresh --uid u-older >out 2>err
+        status 0 kube release --owner fresh --uid u-fresh >out 2>err
+        eq 'foreign fresh other' "$(left)" "$(cat err)"
+        status 0 kube release --pod other-pods >out 2>err
+        eq 10 "$(query 'len(made)')" "$(query '[x["metadata"]["name"] for x in made]')"
+        tell forget '{}'
+}
+
+# a file of the copy, in one step and for its user alone. Red without member_path(), the comparisons of directories
+a_file_of_the_copy_is_replaced() {
+        local id pod path
+        normal
+        workspace
+        id=$(start)
+        pod=$(query 'pods[0]["metadata"]["name"]')
+        refresh() { kube refresh --namespace test --pod "$pod" --workspace /copy/space --path "$1"; }
+        "$C" exec "$id" sh -c 'ln -s d away; ln -s /etc out; ln -s ../a d/link'
+        printf 'new\nvalue' | status 0 refresh d/b
+        printf new | status 0 refresh d/link # it itself, and not what it leads to
+        eq "$(printf 'new\nvalue 600 one new')" "$("$C" exec "$id" sh -c 'echo "$(cat d/b) $(stat -c %a d/b) $(cat a) $(cat d/link)"')"
+        eq "$(printf 'b\nlink')" "$("$C" exec "$id" ls -A d)"
+        for path in ../x /etc/x d/../a ./a '' away/b out/x nowhere/x d away; do
+                echo evil | status 1 refresh "$path" 2>err
+                eq 1 "$(wc -l <err)" "$path: $(cat err)"
+        done
+        eq "$(printf 'new\nvalue')" "$("$C" exec "$id" cat d/b)"
+        eq "$(printf 'b\nlink')" "$("$C" exec "$id" ls -A d)"
+        status 0 "$C" stop "$id" >out
+        clear
+}
+
+# by interval, until it is told to end; what one pass cannot do the next one does
+the_reaper_comes_again() {
+        local pid now
+        normal
+        now=$(date +%s)
+        expired() { tell object "{\"resource\": \"configmaps\", \"object\": {\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"$1\", \"namespace\": \"test\", \"uid\": \"u-$1\",
+                \"labels\": {\"app.kubernetes.io/managed-by\": \"ironflow\", \"app.kubernetes.io/component\": \"prompt-data\"}, \"annotations\": {\"ironflow.io/expires-at\": \"$((now - 5))\"}}}}"; }
+        expired first
+        "$C" gc --kubernetes test --every 1s >out 2>err &
+        pid=$!
+        reaped() { grep -q "\"name\":\"$1\"" out; }
+        wait_for 60 reaped first || fail "$(cat out err)"
+        tell faults '[{"path": "/configmaps", "status": 403, "times": 0}]'
+        expired second
+        said() { grep -q 403 err; }
+        wait_for 60 said || fail "$(cat out err)"
+        look "$pid" || fail 'it gave up'
+        tell faults '[]'
+        wait_for 60 reaped second || fail "$(cat out err)"
+        kill -TERM "$pid"
+        status 0 wait "$pid"
+        clear
+}
+
 # what stands in a pod's way is told at once, by its code, and undone: red without the rows of failure.c
 what_never_runs_is_told_and_undone() {
         local settings code text
@@ -563,6 +696,7 @@ t 'a tar that does not end, or lies, ends the export alone' hostile_tar_ends
 t 'copy-on-write waits for review' copy_on_write_waits_for_review
 t 'commands run side by side' commands_run_side_by_side
 t 'nothing is left of a start that failed' nothing_is_left_of_a_failed_start
+t 'what a server may say at each step' what_servers_say
 t 'what never runs is told, and undone' what_never_runs_is_told_and_undone
 t 'a pod that had to make room is told by its code' who_had_to_make_room_is_told
 t 'a pod that no node takes is given up, by its code' no_node_takes_it
@@ -575,6 +709,9 @@ t 'a helper that was killed leaves nothing' a_killed_helper_leaves_nothing
 t 'a record stays as long as its pod does' a_record_stays_as_long_as_its_pod
 t 'what is left is said' what_is_left_is_said
 t 'the reaper takes what expired' the_reaper_takes_what_expired
+t 'what is released is all of a run, or of an owner, and no more' release_takes_its_own
+t 'a file of the copy is replaced' a_file_of_the_copy_is_replaced
+t 'the reaper comes again' the_reaper_comes_again
 t 'a signal before the command is for it' a_signal_before_the_command_is_for_it
 t 'a node that is away is waited for' a_node_that_is_away_is_waited_for
 t 'races of tar are tried again' races_are_tried_again
