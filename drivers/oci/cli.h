@@ -46,7 +46,7 @@ void cli_result_deinit(struct cli_result *result);
  * @timeout_ms: then its process group is killed
  * @ret: after { 0 }; filled also on failure, as far as it went
  * Whatever it exits with is no failure of this function. It has no stdin, works in "/", and with the caller's
- * environment but for LC_ALL, LANG and, where that is not set, GOMAXPROCS. Blocks, forks.
+ * environment but for LC_ALL, LANG and, where they are not set, GOMAXPROCS and GOGC. Blocks, forks.
  * Return: 0, -ENOENT (no such program), -EACCES, -ETIMEDOUT, -EFBIG, -ENOMEM, -errno, each with a message.
  */
 int cli_run(const struct ctx *ctx, const struct cli_args *args, int timeout_ms, struct cli_result *ret,

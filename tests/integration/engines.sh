@@ -258,11 +258,19 @@ leaves_nothing_when_killed() {
 calls_once() { # one call makes and removes the container of a command
         engine_ready "$1"
         shim "$1" <<'X'
-echo "$1" >>"$0.calls"
+echo "$1 ${GOMAXPROCS--} ${GOGC--}," >>"$0.calls"
+[ "$1" != pull ] || { echo 'no such image' >&2; exit 1; }
 exec "$real" "$@"
 X
-        boxed "$1" -- true
-        eq 'image run' "$(xargs <"shim/$1.calls")" 'calls'
+        boxed "$1" -- env >inside
+        eq 'image 1 400, run 1 400,' "$(xargs <"shim/$1.calls")" 'calls'
+        eq '' "$(grep ^GO inside)" 'what is for the client is in the container'
+        : >"shim/$1.calls"
+        GOMAXPROCS=2 GOGC=50 boxed "$1" -- true
+        eq 'image 2 50, run 2 50,' "$(xargs <"shim/$1.calls")" 'as the caller says'
+        : >"shim/$1.calls"
+        status 125 sandbox -d "$1" --image busy:none -- true 2>err
+        eq 'image 1 400, pull - -,' "$(xargs <"shim/$1.calls")" 'a pull'
         nothing_left "$1"
 }
 outlives() { # ENGINE WHO: is killed while a command runs
