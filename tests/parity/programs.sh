@@ -56,7 +56,8 @@ suite_zlib='make test'
 build_git() { make NO_TCLTK=1 NO_GETTEXT=1 NO_CURL=1 NO_EXPAT=1 NO_PYTHON=1 all; }
 suite_git='cd t && for t in t00[0-4][0-9]-*.sh t0050-*.sh; do sh ./$t; done'
 build_busybox() { make defconfig && sed -i "s/^CONFIG_TC=y/# CONFIG_TC is not set/" .config && make; }
-suite_busybox='cd testsuite && SKIP_KNOWN_BUGS=1 ./runtest'
+# it leaves a file of whoever was first in the /tmp of the host, which root without capabilities cannot write
+suite_busybox='cd testsuite && SKIP_KNOWN_BUGS=1 ./runtest; rm -f /tmp/passwd'
 build_bash() { ./configure --without-bash-malloc && make; }
 suite_bash='make -k tests'
 
@@ -74,7 +75,7 @@ passed() {
                 sed -Ei "/${differs[$1]//\//\\/}/d" "$2"
         fi
         case $1 in
-        tar) sed -n 's/^\([0-9]*\) tests were successful.*/\1/p; s/^\([0-9]*\) tests behaved as expected.*/\1/p' "$2" | tail -n 1 ;;
+        tar) grep -cE '^ *[0-9]+: .* ok$' "$2" ;;
         sqlite3) sed -n 's/^\([0-9]*\) errors out of \([0-9]*\) tests.*/\2 \1/p' "$2" | awk '{ n += $1 - $2 } END { print n + 0 }' ;;
         zlib) grep -c 'test OK' "$2" ;;
         git) grep -c '^ok ' "$2" ;;
