@@ -316,6 +316,10 @@ static int run_shown(const struct build *b, const struct cli_args *args, int tim
 
         r = cli_run_merged(b->ctx, args, timeout_ms, &result, err);
         show_log(result.err, r < 0 || result.exit_code != 0);
+        /* a step that says this itself gets the code, too: it has filled something */
+        if (r == 0 && result.exit_code != 0 && oci_failure(result.err) == DRIVER_FULL)
+                return error_set(err, DRIVER_FULL, "build: %s %s: no space left on device: see above",
+                                 args->v[0], what);
         if (r == 0 && result.exit_code != 0)
                 r = error_set(err, DRIVER_NO_IMAGE, "build: %s %s failed with exit code %d: see above",
                               args->v[0], what, result.exit_code);
