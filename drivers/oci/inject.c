@@ -51,13 +51,28 @@ struct entry {
         bool user_ns; /* the container has its own */
 };
 
-static bool own_user_ns(pid_t pid) {
-        char path[64];
+/* Whether the process has a namespace of its own; @name as in /proc */
+static bool own_ns(pid_t pid, const char *name) {
+        char path[64], own[64];
         struct stat ours, theirs;
 
-        (void) snprintf(path, sizeof(path), "/proc/%d/ns/user", pid);
-        return stat("/proc/self/ns/user", &ours) < 0 || stat(path, &theirs) < 0 ||
-               ours.st_ino != theirs.st_ino;
+        (void) snprintf(path, sizeof(path), "/proc/%d/ns/%s", pid, name);
+        (void) snprintf(own, sizeof(own), "/proc/self/ns/%s", name);
+        return stat(own, &ours) < 0 || stat(path, &theirs) < 0 || ours.st_ino != theirs.st_ino;
+}
+
+/* An engine may be told to give every container what is the host's. */
+static int check_apart(const struct container *c, struct error *err) {
+        static const char *const names[] = { "mnt", "pid", "ipc", "net" };
+
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+                if (!own_ns(c->pid, names[i]))
+                        return error_set(
+                                err, -EPERM,
+                                "the engine has given the container the host's %s namespace: have its "
+                                "configuration give one of its own, or use --driver native",
+                                names[i]);
+        return 0;
 }
 
 static int open_roots(struct setup *s, const struct container *c, struct error *err) {
@@ -245,7 +260,9 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
         int r;
 
         *ret_stage = "engine";
-        r = open_roots(s, e->container, err);
+        r = check_apart(e->container, err);
+        if (r == 0)
+                r = open_roots(s, e->container, err);
         if (r == 0)
                 r = enter(s, e, err);
         if (r == 0)
@@ -276,7 +293,7 @@ static int furnish(struct setup *s, const struct entry *e, const char **ret_stag
 }
 
 _Noreturn static void inject_main(struct setup *s, const struct container *container) {
-        const struct entry entry = { .container = container, .user_ns = own_user_ns(container->pid) };
+        const struct entry entry = { .container = container, .user_ns = own_ns(container->pid, "user") };
         const char *stage = "engine";
         struct error err = { 0 };
 

@@ -55,6 +55,7 @@ X
         import_image podman || fail 'podman import'
 }
 
+docker_network=(--bridge=none --ip-forward=false --iptables=false --ip6tables=false)
 # Its containerd gives up where a machine is so busy that it takes 15 seconds: once more, then.
 docker_start() {
         local pid
@@ -71,8 +72,7 @@ docker_start() {
 }
 up_or_over() { docker version >/dev/null 2>&1 || over "$1"; }
 docker_daemon() {
-        dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" --bridge=none --ip-forward=false \
-                --iptables=false --ip6tables=false --exec-opt native.cgroupdriver=cgroupfs >"$E/docker.log" 2>&1 &
+        dockerd --data-root "$E/docker" --exec-root "$E/docker-run" -H "$DOCKER_HOST" --pidfile "$E/docker.pid" "${docker_network[@]}" --exec-opt native.cgroupdriver=cgroupfs >"$E/docker.log" 2>&1 &
         pid=$!
         disown
 }
