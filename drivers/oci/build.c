@@ -209,7 +209,7 @@ static int hash_all(struct build *b, int to, struct error *err) {
         }
         if (lseek(b->context_fd, 0, SEEK_SET) < 0)
                 return error_set(err, -errno, "build context: %s", strerror(errno));
-        r = context_walk(b->context_fd, to, &hash, err);
+        r = context_walk(b->context_fd, to, strcmp(b->engine, "docker") == 0, &hash, err);
         if (r < 0)
                 return r;
         (void) SHA256End(&hash, digits);

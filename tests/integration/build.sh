@@ -282,6 +282,70 @@ copies_of_killed_builds() {
         nothing_left
 }
 
+# What .dockerignore names is not in the copy that the engine gets, and another content of it makes no other image.
+# An engine that shows what it was given stands in for docker and podman. Red without judge() in context.c
+ignored_is_not_sent() {
+        local engine
+        project
+        mkdir -p bin ctx/sub/kept ctx/sub/gone ctx/a/b ctx/never ctx/only/for
+        for engine in podman docker; do
+                cat >bin/$engine <<X
+#!/bin/sh
+case \$1 in
+--version) ;;
+build)
+        for last; do :; done
+        (cd "\$last" && find . | sort) >"$PWD/sent"
+        echo "\$@" | sed 's/.*--tag \([^ ]*\) .*/\1/' >"$PWD/tag"
+        exit 3 ;;
+*) exit 1 ;;
+esac
+X
+                chmod +x bin/$engine
+        done
+        touch ctx/sub/x ctx/sub/kept/y ctx/sub/kept/z.secret ctx/sub/gone/y ctx/a/b/c.secret ctx/a/b/c ctx/top.secret ctx/in ctx/blank ctx/never/f \
+                ctx/only/for/this ctx/only/for/that
+        mkfifo ctx/never/fifo
+        chmod 000 ctx/never # nobody looks there
+        printf '%s\r\n' '# a comment' 'sub/*' '!sub/kept' '**/*.secret' '/in' '../ctx/a' 'a/../blank   ' '	never' 'only' '! only/for/this ' '#a' >ctx/.dockerignore
+        tag() {
+                status 125 env PATH="$PWD/bin:$PATH" "$C" run -d "$1" -s spec.yaml -- true 2>err
+                has "$(tail -n 1 err)" 'failed with exit code 3'
+                cat tag
+        }
+        for engine in podman docker; do
+                one=$(tag "$engine")
+                eq '. ./.dockerignore ./Dockerfile ./a ./a/b ./a/b/c ./file ./only ./only/for ./only/for/this ./sub ./sub/kept ./sub/kept/y' "$(xargs <sent)" "$engine"
+                echo changed >ctx/sub/x
+                echo changed >ctx/only/for/that
+                touch ctx/a/new.secret
+                eq "$one" "$(tag "$engine")" 'what is ignored was hashed'
+                echo "changed for $engine" >ctx/only/for/this
+                [ "$one" != "$(tag "$engine")" ] || fail 'what is not ignored was not hashed'
+        done
+        chmod 755 ctx/never
+        # podman's own name comes first, and docker does not know it
+        printf 'file\nDockerfile\n' >ctx/.containerignore
+        tag podman >/dev/null
+        has "$(xargs <sent)" './blank ./in ./never'
+        lacks "$(cat sent)" ./file
+        tag docker >/dev/null
+        lacks "$(cat sent)" ./blank
+        has "$(cat sent)" ./file
+        rm ctx/.containerignore
+        # it ignores all, also itself: the engine reads it all the same
+        printf '*\n' >ctx/.dockerignore
+        tag docker >/dev/null
+        eq '. ./.dockerignore' "$(xargs <sent)"
+        printf 'a\n[b\n' >ctx/.dockerignore
+        rm sent
+        code=0
+        PATH=$PWD/bin:$PATH "$C" run -d podman -s spec.yaml -- true 2>err || code=$?
+        [ "$code" -ne 0 ] && [ ! -e sent ] || fail 'a broken pattern'
+        has "$(cat err)" '.dockerignore: line 2: that is no pattern'
+        nothing_left
+}
+
 # What a build says is of the repository's making, and may be as long as that likes. Red when it is kept in a file
 says_no_end() {
         project
@@ -359,6 +423,7 @@ for engine in podman docker; do
 done
 t 'for the native driver' for_native
 t 'what killed builds leave' copies_of_killed_builds
+t 'what .dockerignore names is not sent' ignored_is_not_sent
 t 'for the native driver, by buildah' by_buildah
 t 'a build that says no end' says_no_end
 t 'nobody is here who builds' no_engine

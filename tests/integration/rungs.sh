@@ -115,10 +115,10 @@ no_overlay_no_image() {
         mkdir bin
         printf '#!/bin/sh\necho "$*" >>"%s"\nexit 1\n' "$PWD/asked" >bin/podman
         chmod +x bin/podman
-        (cd there && PATH=$PWD/../bin:$PATH && status 125 "$deny" overlay "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
+        (cd there && status 125 env PATH="$PWD/../bin:$PATH" "$deny" overlay "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
         [ -e asked ] || fail "no other driver was asked: $(cat "$T/err")"
         rm asked
-        (cd there && PATH=$PWD/../bin:$PATH && status 125 "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
+        (cd there && status 125 env PATH="$PWD/../bin:$PATH" "$C" run --image localhost:1/nosuch -- true 2>"$T/err")
         [ ! -e asked ] || fail 'another driver was asked'
         has "$(cat "$T/err")" localhost:1
         status 125 "$deny" overlay "$C" run --driver native --image localhost:1/nosuch -- true 2>"$T/err"
