@@ -117,8 +117,8 @@ probe_try try_proc, try_pivot_root, try_openat2, try_idmap;                     
 probe_try try_kernel, try_environment, try_linkage, try_programs, try_state_dir,
         try_devices;                                                              /* probe-system.c */
 probe_try try_time_namespace, try_nesting, try_fuse_features, try_seccomp_notify; /* probe-feature.c */
-probe_try try_docker, try_podman, try_podman_runtime, try_docker_daemon, try_docker_storage,
-        try_podman_service;                              /* probe-service.c */
+probe_try try_docker, try_podman, try_podman_runtime, try_podman_limits, try_docker_daemon,
+        try_docker_storage, try_podman_service;          /* probe-service.c */
 probe_try try_podman_storage;                            /* probe-storage.c */
 probe_try try_kubernetes_context, try_kubernetes_server; /* probe-service.c */
 probe_try try_seccomp, try_landlock, try_cgroup;         /* probe-system.c */

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "drivers/native/probe-kit.h"
@@ -133,6 +135,7 @@ static int http_get(const char *path, const char *target, struct buf *head, cons
 static void ask_client(const struct probe_host *host, const char *program, struct probe_result *ret) {
         AUTO_CLI_ARGS struct cli_args args = { .n = 0 };
         AUTO_CLI_RESULT struct cli_result result = { 0 };
+        const char *const home = ctx_getenv(host->ctx, "HOME");
         int r;
 
         cli_add(&args, "%s", program);
@@ -142,6 +145,8 @@ static void ask_client(const struct probe_host *host, const char *program, struc
                 result_fact(ret, r, "no %s in PATH", program);
         else if (r < 0)
                 result_failed(ret, r, "%s --version", program);
+        else if (result.exit_code != 0 && home && access(home, X_OK) < 0)
+                result_fact(ret, -EACCES, "HOME %.50s: %s", ESC(home), probe_errno_name(-errno));
         else if (result.exit_code != 0)
                 result_fact(ret, -EIO, "%s --version: exit status %d", program, result.exit_code);
         if (r < 0 || result.exit_code != 0)
@@ -204,6 +209,18 @@ void try_podman_runtime(const struct probe_host *host, struct probe_result *ret)
                 result_note(ret, "control groups of both versions; podman's runtime is not crun");
         else
                 result_fact(ret, -ENOTSUP, "control groups of both versions at /sys/fs/cgroup, and crun");
+}
+
+/* Which of a run's limits podman's containers can have. */
+void try_podman_limits(const struct probe_host *host, struct probe_result *ret) {
+        struct statfs fs;
+
+        if (host->ctx->uid == 0)
+                result_note(ret, "of root: all that the kernel has");
+        else if (statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC)
+                result_note(ret, "control groups of version 2");
+        else
+                result_fact(ret, -ENOTSUP, "podman of a user, and control groups of version 1");
 }
 
 static const char *text_of(const json_t *info, const char *key) {

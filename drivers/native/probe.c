@@ -127,6 +127,9 @@ static const struct probe probes[] = {
           "podman starts no container: crun does not do with control groups of both versions",
           "sudo apt-get install runc; sudo mkdir -p /etc/containers/containers.conf.d; printf "
           "'[engine]\\nruntime = \"runc\"\\n' | sudo tee /etc/containers/containers.conf.d/runc.conf" },
+        { "podman limits", "podman_limits", false, false, false, 0, try_podman_limits, "podman_client",
+          "with podman, --memory and --cpus are refused, but with --isolation degrade: of each process",
+          "boot with systemd.unified_cgroup_hierarchy=1, or call as root" },
         { "podman storage", "podman_storage", false, false, false, 0, try_podman_storage, "podman_client",
           "containers of podman are slow to make, or cannot be made",
           "look at the graphroot of containers-storage.conf(5)" },
@@ -192,6 +195,7 @@ static const struct {
           "podman system reset (it removes all images); then driver = \"overlay\" below [storage] in "
           "~/.config/containers/storage.conf, of root in /etc/containers/storage.conf" },
         { "podman_storage", -EACCES, "log in as this user, not by su or sudo; or unset XDG_RUNTIME_DIR" },
+        { "podman_client", -EACCES, "set HOME to a directory that is there and yours" },
         { "podman_storage", -EPERM, "sudo chown -R $USER ~/.local/share/containers" },
         { "cgroup", -ENOENT, "boot with systemd.unified_cgroup_hierarchy=1" },
 };
@@ -205,11 +209,11 @@ static const char *row_remedy(const struct probe *p, int code) {
 
 /* Refusals of these rows come from files, not from who guards namespaces and system calls. */
 static bool blamable(const struct probe *p) {
-        static const char *const others[] = { "fuse_device",      "uid_ranges",     "cgroup",
-                                              "landlock",         "docker_daemon",  "podman_service",
-                                              "docker_client",    "podman_client",  "podman_runtime",
-                                              "docker_storage",   "podman_storage", "kubernetes_context",
-                                              "kubernetes_server" };
+        static const char *const others[] = { "fuse_device",        "uid_ranges",       "cgroup",
+                                              "landlock",           "docker_daemon",    "podman_service",
+                                              "docker_client",      "podman_client",    "podman_runtime",
+                                              "podman_limits",      "docker_storage",   "podman_storage",
+                                              "kubernetes_context", "kubernetes_server" };
 
         for (size_t i = 0; i < ARRAY_SIZE(others); i++)
                 if (strcmp(p->key, others[i]) == 0)

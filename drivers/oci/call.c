@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "drivers/native/probe.h"
 #include "drivers/oci/oci.h"
@@ -50,8 +51,26 @@ const char *oci_words(const char *text) {
         return line;
 }
 
+/* What podman of a user needs of its surroundings, and says in words that mend nothing. Return: as
+ * no_engine()
+ */
+static int no_surroundings(const struct ctx *ctx, const char *said, struct error *err) {
+        const char *const runtime = ctx_getenv(ctx, "XDG_RUNTIME_DIR");
+        struct probe_row row;
+
+        if (runtime && *runtime && access(runtime, W_OK | X_OK) < 0 &&
+            probe_one(ctx, "podman_storage", &row) != PROBE_OK)
+                return probe_refusal(&row, err);
+        if ((strcasestr(said, "subuid") || strcasestr(said, "newuidmap") ||
+             strcasestr(said, "UIDs or GIDs")) &&
+            probe_one(ctx, "uid_ranges", &row) != PROBE_OK)
+                return error_set(err, DRIVER_HOST_LACKS, "podman: %s; remedy: %s; podman system migrate",
+                                 row.evidence, row.remedy);
+        return 0;
+}
+
 /* The row of doctor that says why, in place of what is in @err; without one that stays. */
-static int no_engine(const struct ctx *ctx, const char *program, struct error *err) {
+static int no_engine(const struct ctx *ctx, const char *program, const char *said, struct error *err) {
         const bool docker = strcmp(program, "docker") == 0;
         const char *const keys[] = { docker ? "docker_client" : "podman_client",
                                      docker ? "docker_daemon" : "podman_runtime" };
@@ -60,17 +79,17 @@ static int no_engine(const struct ctx *ctx, const char *program, struct error *e
         for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
                 if (probe_one(ctx, keys[i], &row) != PROBE_OK)
                         return probe_refusal(&row, err);
-        return 0;
+        return docker || ctx->uid == 0 ? 0 : no_surroundings(ctx, said, err);
 }
 
 int oci_ended(const struct ctx *ctx, const struct cli_args *args, int r, const struct cli_result *result,
               struct error *err) {
         if (r == -ENOENT || r == -EACCES)
-                return no_engine(ctx, args->v[0], err);
+                return no_engine(ctx, args->v[0], "", err);
         if (r < 0)
                 return r;
         r = oci_failure(result->err);
-        if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], err) < 0)
+        if ((r == DRIVER_HOST_LACKS || r == -EIO) && no_engine(ctx, args->v[0], result->err, err) < 0)
                 return DRIVER_HOST_LACKS;
         if (!*result->err)
                 return error_set(err, r, "%s %s: exit status %d, and not a word", args->v[0], args->v[1],

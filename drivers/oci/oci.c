@@ -87,14 +87,19 @@ static bool engine_limits(const struct oci *oci) {
         return !oci->rootless || (statfs("/sys/fs/cgroup", &fs) == 0 && fs.f_type == CGROUP2_SUPER_MAGIC);
 }
 
-static void limits(struct driver_plan *plan, const struct spec *spec) {
+static int limits(struct driver_plan *plan, const struct spec *spec, struct error *err) {
         static const char why[] = "control groups of version 1 are for root, not for podman of a user";
         struct cgroup_limits *g = &plan->limits.group;
 
         if (engine_limits(plan->oci)) {
                 plan->limits.engine = plan->oci->program;
-                return;
+                return 0;
         }
+        if (spec->isolation != ISOLATION_DEGRADE && (g->memory_bytes || g->cpu_milli))
+                return error_set(err, -ENOTSUP,
+                                 "limits.%s: %s: boot with systemd.unified_cgroup_hierarchy=1, call as root, "
+                                 "or use --isolation degrade for a limit of each process",
+                                 g->memory_bytes ? "memory" : "cpus", why);
         plan->limits.no_cgroup = true; /* by means of each process: limits_open() refuses or does them */
         if (spec->isolation == ISOLATION_DEGRADE && g->memory_bytes)
                 plan_degrade(plan, "limits.memory of all processes together",
@@ -103,6 +108,7 @@ static void limits(struct driver_plan *plan, const struct spec *spec) {
                 plan_degrade(plan, "limits.cpus", "as many processors, rounded up", why);
         if (!g->pids)
                 g->pids = OCI_PIDS;
+        return 0;
 }
 
 /* By the rows of doctor. */
@@ -214,8 +220,9 @@ static int plan(const char *program, const struct ctx *ctx, const struct spec *s
         r = native_plan_oci(ctx, spec, oci, ret, err);
         if (r < 0)
                 return r;
-        limits(*ret, spec);
-        r = (*ret)->oci->outside ? lower(*ret, err) : 0;
+        r = limits(*ret, spec, err);
+        if (r == 0 && (*ret)->oci->outside)
+                r = lower(*ret, err);
         if (r < 0)
                 *ret = native_plan_free(*ret);
         return r;

@@ -458,6 +458,99 @@ serves_a_user_without_a_guard() { # who may call root's daemon may not enter its
         done
         eq '' "$(containers docker)"
 }
+# What podman of a user needs around it: one line with a remedy, which is then followed. Red without no_surroundings() and
+# the row's look at HOME
+says_what_podman_needs() {
+        local lacks want
+        [ "$(id -u)" != 0 ] || skip 'only a user has a podman that needs them'
+        engine_ready podman
+        mkdir -p "$T/yours"
+        while read -r lacks want; do
+                status 125 env "$lacks=/nonexistent" "$C" run -d podman --image busy:1 --events "$W/events" -- echo hi 2>err
+                eq 1 "$(wc -l <err)" "lines: $(cat err)"
+                has "$(cat err)" "$lacks /nonexistent: ENOENT" 'what is wrong'
+                has "$(cat err)" "remedy: $want"
+                has "$(cat events)" SANDBOX_DRIVER_UNAVAILABLE
+                rm events
+        done <<'O'
+HOME set HOME to a directory that is there and yours
+XDG_RUNTIME_DIR log in as this user, not by su or sudo; or unset XDG_RUNTIME_DIR
+O
+        eq hi "$(HOME=$T/yours boxed podman -- echo hi)"
+        eq hi "$(env -u XDG_RUNTIME_DIR "$C" run -d podman --image busy:1 -- echo hi 2>err)" "$(cat err)"
+        nothing_left podman
+}
+# as_lodger WORD...: as a user without privileges, with a podman of his own below $W
+as_lodger() {
+        setpriv --reuid cofftest --regid cofftest --init-groups --inh-caps=-all env XDG_STATE_HOME="$W/state" HOME="$W/home" \
+                XDG_RUNTIME_DIR="$W/rt" CONTAINERS_STORAGE_CONF="$W/conf" CONTAINERS_CONF="$W/containers.conf" "$@"
+}
+# A user without ranges: doctor's remedy, whose effect usermod would have
+lacks_ranges() {
+        [ "$(id -u)" = 0 ] || skip 'only root can take away the ranges of a user'
+        id cofftest >/dev/null 2>&1 || fail "no user 'cofftest'"
+        need_command newuidmap
+        engine_ready podman
+        mkdir home rt work p
+        sed "s,$E/,$W/p/," "$E/storage.conf" >conf
+        sed "s,$E/,$W/p/," "$E/containers.conf" >containers.conf
+        # of root, which is who the caller is when it has no others
+        tar -C "$E/image" --owner=0 --group=0 -cf image.tar .
+        chmod 755 "$E"
+        mkdir state
+        chown cofftest: home rt work p state
+        cat >apart <<'X'
+set -eu
+for file in subuid subgid; do
+        grep -v ^cofftest: /etc/$file >$file || true
+        mount --bind $file /etc/$file
+done
+cd work
+as_lodger podman import ../image.tar busy:1 >../said 2>&1 || cat ../said
+rc=0
+as_lodger "$C" run -d podman --image busy:1 --events ../state/events -- echo hi >../out 2>../err || rc=$?
+echo "$rc $(wc -l <../err)"
+for file in subuid subgid; do echo cofftest:100000:65536 >>../$file; done
+as_lodger podman system migrate >../said 2>&1 || cat ../said
+as_lodger "$C" run -d podman --image busy:1 -- echo hi 2>&1
+as_lodger podman rmi -f busy:1 >/dev/null 2>&1 || true
+as_lodger podman unshare rm -rf "$W/p/podman" "$W/p/podman-run" >/dev/null 2>&1 || true
+kill "$(cat "$W/p/podman-tmp/pause.pid")" 2>/dev/null || true
+X
+        export -f as_lodger
+        W=$W C=$C unshare -m --propagation private bash apart >seen 2>&1 || fail "$(cat seen)"
+        eq '125 1 hi' "$(xargs <seen)" "$(cat err)"
+        has "$(cat err)" 'no entry for cofftest in /etc/subuid'
+        has "$(cat err)" 'remedy: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 $USER; podman system migrate'
+        has "$(cat state/events)" SANDBOX_DRIVER_UNAVAILABLE
+}
+# Control groups of version 1: processes are bounded, the rest is refused or named
+limits_what_it_can() {
+        local version=1
+        [ "$(id -u)" != 0 ] || skip 'only a user has a podman that limits less'
+        engine_ready podman
+        [ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ] || version=2
+        "$C" doctor --json | python3 -c 'import json, sys
+[print(r["state"], r["evidence"], r["remedy"]) for r in json.load(sys.stdin)["rows"] if r["key"] == "podman_limits"]' >row
+        if [ $version = 2 ]; then
+                has "$(cat row)" 'ok control groups of version 2'
+                skip 'case says: control groups of version 2 are here'
+        fi
+        has "$(cat row)" 'degraded podman of a user, and control groups of version 1 boot with systemd.unified_cgroup_hierarchy=1'
+        # shellcheck disable=SC2016 # for the shell inside
+        has "$(boxed podman --pids 20 -- sh -c 'for i in $(seq 40); do sleep 60 & done' 2>&1 || true)" "can't fork"
+        for limit in '--memory 100Mi' '--cpus 1'; do
+                # shellcheck disable=SC2086 # words
+                status 125 boxed podman $limit -- true 2>err
+                eq 1 "$(wc -l <err)"
+                has "$(cat err)" 'systemd.unified_cgroup_hierarchy=1'
+        done
+        eq '102400 1' "$(boxed podman --memory 100Mi --cpus 1 --isolation degrade --events "$W/events" -- sh -c 'echo $(ulimit -d) $(nproc)' 2>err)"
+        has "$(cat events)" '"sandbox_degraded","data":{"wanted":"limits.memory of all processes together","got":"a limit of each process'
+        has "$(cat events)" '"sandbox_degraded","data":{"wanted":"limits.cpus"'
+        eq 2 "$(grep -c 'degraded: ' err)"
+        nothing_left podman
+}
 is_chosen_for_an_image() { # nobody is named: the first that can
         engine_ready podman
         mv "$T/libexec/cofferdam-image" "$W/" 2>/dev/null || true # what native has images with
@@ -522,6 +615,9 @@ for engine in podman docker; do
 done
 t 'podman: a disk that is full' fills_its_disk
 t "podman: doctor's remedy for a store that copies" mends_its_storage
+t 'podman: what a user must have for it' says_what_podman_needs
+t 'podman: a user without ranges of users' lacks_ranges
+t 'podman: limits of a user' limits_what_it_can
 t "docker: a user of root's daemon" serves_a_user_without_a_guard
 t 'podman is chosen for an image where native has none, native without' is_chosen_for_an_image
 t 'podman: its monitor is killed' survives_conmon
