@@ -20,7 +20,7 @@ enum {
         FRAME_BYTES_MAX = 64 << 20,
         PART_BYTES = 65536,
         DRAIN_QUIET_MS = 200, /* nothing came for so long: nothing is on its way */
-        DRAIN_MAX_MS = 3000
+        DRAIN_MAX_MS = 5000
 };
 
 /* What is between standard input and the command. */

@@ -44,17 +44,18 @@ enum {
 /* What unpacks frames where there is no cofferdam. The pump is ended when the command ends, since it may be
  * waiting for a frame that does not come; its pid is the first line of the pipe. By SIGPIPE: of any other
  * signal sh says so on the command's standard error. Before that, what is on its way is taken and dropped, as
- * long as it comes, for three seconds at most: API servers that speak v4 give up both ways of a connection
- * when its end inside closes one with bytes in it, and with them the status that was to come. */
+ * long as it comes, for about five seconds at most: API servers that speak v4 give up both ways of a
+ * connection when its end inside closes one with bytes in it, and with them the status that was to come. */
 static const char unframe[] =
         "dd if=/dev/null iflag=fullblock 2>/dev/null || { echo 'cofferdam: dd lacks iflag=fullblock: stdin "
         "needs "
         "cofferdam in the image' >&2; exit 126; }; "
         "{ sh -c 'echo $PPID'; while read -r n && [ \"$n\" != 0 ]; do dd bs=\"$n\" count=1 iflag=fullblock "
         "2>/dev/null "
-        "|| break; done; } | { read -r p; \"$@\"; c=$?; "
-        "timeout 3 sh -c 'while [ \"$(timeout 1 dd bs=65536 count=1 2>/dev/null | wc -c)\" -gt 0 ]; do :; "
-        "done' 2>/dev/null; kill -13 \"$p\" 2>/dev/null; exit $c; }";
+        "|| break; done; } | { read -r p; \"$@\"; c=$?; i=0 a=; exec 3<&0; cat <&3 >/dev/null & d=$!; "
+        "while kill -0 \"$p\" 2>/dev/null && b=$(cat \"/proc/$d/io\" 2>/dev/null) && [ \"$a\" != \"$b\" ] && "
+        "[ $i -lt 25 ]; do a=$b i=$((i + 1)); sleep 0.2 2>/dev/null || sleep 1; done; "
+        "kill -13 \"$p\" \"$d\" 2>/dev/null; wait \"$d\"; exit $c; }";
 
 struct kube_exec {
         struct kube *kube;

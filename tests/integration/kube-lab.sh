@@ -55,8 +55,10 @@ commands() {
         status 127 drive exec main - /nonexistent/x 2>err
         grep -q '^not started: ' err || fail "$(cat err)"
         status 137 drive exec main - sh -c 'kill -9 $$'
-        # whose stdin stays open: what waits for it goes, too, and says nothing. (That stdin stays small: when more comes
-        # than the command reads, containerd 1.6 may never tell of its end, to kubectl neither.)
+        # more than it reads: that is taken behind it, or containerd 1.6 may never tell of its end, to kubectl neither
+        head -c 5000000 /dev/zero >unread
+        status 4 timeout 60 "$HELPERS/kube-drive" --ns "$N" exec main i sh -c 'head -c 10 >/dev/null; exit 4' <unread
+        # whose stdin stays open: what waits for it goes, too, and says nothing
         mkfifo in
         exec {fd}<>in
         status 4 drive exec main i sh -c 'exit 4' <in 2>err
@@ -79,6 +81,7 @@ transfers() {
         drive exec main i sh -c 'cat >/tmp/cofferdam; chmod 755 /tmp/cofferdam' <"$C"
         export FRAME=/tmp/cofferdam
         eq "$(sha256sum <big)" "$(drive exec main i sha256sum <big)"
+        status 4 timeout 60 "$HELPERS/kube-drive" --ns "$N" exec main i sh -c 'head -c 10 >/dev/null; exit 4' < <(head -c 5000000 big)
         cp big same
         drive exec main i cat <big | cmp - same
         unset FRAME
@@ -103,7 +106,7 @@ terminal() {
 doctor() {
         "$T/libexec/cofferdam-kubernetes" doctor --namespace "$N" --prove-network lab.local/busybox:1 >rows
         has "$(cat rows)" 'a pod that a policy allows nothing reached another one: accepted and not enforced'
-        has "$(cat rows)" 'all 25 that runs need'
+        has "$(cat rows)" 'all 26 that runs need'
         eq main "$(drive list pods)" 'pods afterwards'
         eq '' "$(drive list networkpolicies)"
 }
