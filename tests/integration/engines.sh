@@ -364,7 +364,9 @@ tells_its_storage() {
 mends_its_storage() { # as the remedy of doctor says
         [ "$(id -u)" != 0 ] || skip 'only a user has a podman that can be reset without harm to others'
         engine_ready podman
-        export CONTAINERS_STORAGE_CONF=$W/conf XDG_RUNTIME_DIR=$W/run
+        # a reset removes the engine's own directory too, in which containers of other tests may still end
+        export CONTAINERS_STORAGE_CONF=$W/conf XDG_RUNTIME_DIR=$W/run CONTAINERS_CONF=$W/containers.conf
+        sed "s|$E/|$W/|" "$E/containers.conf" >containers.conf
         mkdir run
         printf '[storage]\ndriver = "vfs"\nrunroot = "%s"\nrootless_storage_path = "%s"\n' "$W/r" "$W/s" >conf
         podman import "$E/image.tar" busy:1 >/dev/null 2>&1
