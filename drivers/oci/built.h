@@ -8,7 +8,7 @@
 
 #define BUILT_PREFIX "localhost/cofferdam-build:" /* the hash of all that went in follows */
 
-enum { BUILT_UNUSED_DAYS = 7 /* then gc removes it; cofferdam-drivers(7) */ };
+enum { BUILT_UNUSED_DAYS = 7 }; /* then gc removes it */
 
 /** built_label() - say on the command line of a build whose the image is */
 void built_label(const struct ctx *ctx, struct cli_args *args);
