@@ -30,6 +30,7 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "status": 429, "reason": "TooManyRequests", "message": "...", "retry_after": 1, "html": true (no Status object),
      "done": true        carry it out first, then answer with the above, or cut: the ambiguous failure
      "slow": 0.5         seconds before it answers
+     "gather": 2         none is answered before so many have come
      "cut": true         close the connection without an answer
      "cut_after": 100    ... after so many bytes of the answer's body (a watch's or log's too)
      "raw": "TEXT"       this body with 200, "huge": BYTES, "many": OBJECTS or "deep": LEVELS: such JSON
@@ -716,6 +717,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not rule:
             return False
         time.sleep(rule.get("slow", 0))
+        if "gather" in rule:
+            with LOCK:
+                rule["came"] = rule.get("came", 0) + 1
+                CHANGED.notify_all()
+                CHANGED.wait_for(lambda: rule["came"] >= rule["gather"], 60)
         if rule.get("done"):
             try:
                 with LOCK:

@@ -412,7 +412,7 @@ attempts_at_once() {
         normal
         workspace
         printf '{"version":1,"kubernetes":{"run_id":"r 2","step":"fix it"}}' >s.json
-        tell faults '[{"method": "POST", "path": "/pods", "slow": 2, "times": 0}]'
+        tell faults '[{"method": "POST", "path": "/pods", "gather": 2, "times": 0}]'
         start -s s.json >a 2>err.a </dev/null &
         a=$!
         start -s s.json >b 2>err.b </dev/null &
