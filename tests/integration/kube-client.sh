@@ -352,6 +352,36 @@ ROWS
         says ENETUNREACH drive list pods
 }
 
+# Answers that do not end, or that two readers would read differently: an errno, in the time of a call, and no memory
+hostile_answers() {
+        local rule want
+        object plain | drive create configmaps >/dev/null
+        while IFS='|' read -r rule want; do
+                fake faults "[{\"path\": \"configmaps\", \"times\": 0, $rule}]"
+                (ulimit -v 2000000; says "$want" timeout 100 "$HELPERS/kube-drive" get configmaps plain) || fail "$rule"
+                fake faults "[{\"path\": \"/exec\", \"times\": 0, $rule}]"
+                (ulimit -v 2000000; timeout 100 "$HELPERS/kube-drive" exec plain - true >out 2>err) && fail "exec: $rule"
+                eq 1 "$(wc -l <err)" "exec: $rule: $(cat err)"
+        done <<'ROWS'
+"bytes": "HTTP/1.1 200 OK\r\nX: ", "again": "x", "at_once": 65536, "repeat": 160|E
+"bytes": "HTTP/1.1 200 OK\r\n", "again": "X: y\r\n", "at_once": 10000, "repeat": 100|E
+"bytes": "", "again": "HTTP/1.1 100 Continue\r\n\r\n", "at_once": 10000, "repeat": 200|E
+"bytes": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n\u001f~~~"|EBADMSG
+"bytes": "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}"|E
+"bytes": "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}"|E
+"bytes": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n{}"|E
+"bytes": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "again": "20\r\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\r\n", "at_once": 5000, "repeat": 300|EFBIG
+"bytes": "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"|E
+"bytes": "HTTP/0.9 \u0000\r\n\r\n{}"|E
+ROWS
+        if [ -n "${COFFERDAM_LONG-}" ]; then # one line of the head each half second: over after KUBE_CALL_MS
+                fake faults '[{"path": "/exec", "bytes": "HTTP/1.1 101 Switching\r\n", "again": "X: y\r\n", "repeat": 400, "pause": 0.5}]'
+                says ETIMEDOUT timeout 100 "$HELPERS/kube-drive" exec plain - true
+        fi
+        fake faults '[]'
+        drive delete configmaps plain
+}
+
 retries() {
         local t
         fake faults '[{"path": "configmaps", "times": 2, "status": 429, "retry_after": 1}]'
@@ -793,6 +823,7 @@ k 'proxies: HTTPS_PROXY, NO_PROXY, proxy-url' proxies
 k 'objects: create, get, list, patch, replace, delete' objects
 k 'what we may' reviews
 k 'every failure has its errno, one line, and a bound' failures
+k 'an answer that does not end, or lies about its length' hostile_answers
 k 'refused for now or broken in the middle: again, and nothing twice' retries
 k 'long lists come in pages' pages
 k 'a watch goes on after a cut, and lists after 410' watches

@@ -34,7 +34,9 @@ How to script it: HTTP to the same port, without credentials (curl --cacert DIR/
      "cut": true         close the connection without an answer
      "cut_after": 100    ... after so many bytes of the answer's body (a watch's or log's too)
      "raw": "TEXT"       this body with 200, "huge": BYTES, "many": OBJECTS or "deep": LEVELS: such JSON
-     "empty": true       200 without a body}
+     "empty": true       200 without a body
+     "bytes": "TEXT"     these for all of the answer, then "again" "repeat" times ("at_once" of them, "pause" seconds
+                         apart), then "last"; the connection stays "open" so many seconds}
   rules for watches: "gone": "status" or "event" (410), "line": "TEXT" (sent in the stream),
      "long_line": BYTES (a line without an end), "silent": true
   rules for exec: "exec": "cut" (after `cut_after` bytes of output), "no_status", "huge", "bad_frame", "bad_opcode",
@@ -729,6 +731,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             except Refuse:
                 pass
         if rule.get("cut"):
+            raise Cut
+        if "bytes" in rule:
+            self.wfile.write(rule["bytes"].encode())
+            for _ in range(rule.get("repeat", 0)):
+                self.wfile.write(rule["again"].encode() * rule.get("at_once", 1))
+                self.wfile.flush()
+                time.sleep(rule.get("pause", 0))
+            self.wfile.write(rule.get("last", "").encode())
+            self.wfile.flush()
+            time.sleep(rule.get("open", 0))
             raise Cut
         if "status" in rule and "exec" not in rule:
             refusal = Refuse(rule["status"], rule.get("reason", ""), rule.get("message", "as the test wants it"),
