@@ -16,13 +16,13 @@ prepared() {
 }
 
 # The first process: nothing of it is read or written, no signal reaches it, and it serves the next command.
-# Red without PR_SET_DUMPABLE in confine() (drivers/oci/inside.c)
+# Red without PR_SET_DUMPABLE in confine() (drivers/oci/inside.c) and open_score() (drivers/native/init.c)
 keeps_its_first_process() { # ENGINE USER
         local id
         prepared "$1"
         id=$("$C" start -d "$1" --image busy:1 "${usr[@]}" -u "$2")
-        eq end "$("$C" exec "$id" -- python3 engine-escapes.py first 2>&1)"
-        eq alive "$("$C" exec "$id" -- echo alive)" 'the next command'
+        eq end "$(timeout 60 "$C" exec "$id" -- python3 engine-escapes.py first 2>&1)"
+        eq alive "$(timeout 60 "$C" exec "$id" -- echo alive)" 'the next command'
         "$C" stop -t 0 "$id" >/dev/null
         has "$("$C" events "$id" | tail -n 1)" '"failure_code":""'
         "$C" rm "$id" >/dev/null
