@@ -398,7 +398,7 @@ static int of_from_line(const char *rest, void *arg) {
         struct bases *all = arg;
         struct base base = { .all = all };
         const char *w;
-        bool stage;
+        bool stage = false;
         size_t n;
         int r = 0;
 

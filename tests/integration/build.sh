@@ -231,7 +231,7 @@ sweeps_images() {
         rm -r "$XDG_STATE_HOME/cofferdam/builds"
         eq '' "$("$C" gc)"
         mkdir "$XDG_STATE_HOME/cofferdam/builds"
-        touch "$XDG_STATE_HOME/cofferdam/builds/$(if [ "$1" = docker ]; then echo docker; else echo containers; fi):0"
+        touch "$XDG_STATE_HOME/cofferdam/builds/$(if [ "$1" = docker ]; then echo docker; else echo containers; fi):$(printf %032d 0)"
         eq '' "$("$C" gc)"
         eq 2 "$(find "$XDG_STATE_HOME/cofferdam/builds" -type f | wc -l)"
         aged
