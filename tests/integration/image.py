@@ -680,12 +680,86 @@ def elsewhere():
     nothing_left()
 
 
+def packed(rows):
+    """an image of a layer: its members, its bytes, or its bytes and what they are packed to"""
+    plain, pack = rows if isinstance(rows, tuple) else (rows if isinstance(rows, bytes) else tar(*rows), None)
+    return Image([plain], [lambda b: pack] if pack else None)
+
+
+def window(log, text):
+    """a frame of zstd that says it needs a window of 2^@log bytes, with @text as it is"""
+    assert len(text) < 1 << 17
+    return b'\x28\xb5\x2f\xfd\0' + bytes([(log - 10) << 3]) + (len(text) << 3 | 1).to_bytes(3, 'little') + text
+
+
+def foreign_words():
+    """what a manifest may say and is not heard; red without: digest_valid() in manifest.c"""
+    host = front()
+    img = Image([tar(member('a', R, b'a'))])
+    Front.upstream.push(img, 'a', 'v1')
+    seen = []
+
+    class Other(Quiet):
+        def do_GET(self):
+            seen.append(self.path)
+            self.answer(200, b'')
+    other = serve(Other)
+    outside = os.path.abspath('outside')
+    # layers of elsewhere: nobody goes there, the registry is asked
+    doc = json.loads(img.manifest)
+    doc['layers'][0].update(urls=[f'http://127.0.0.1:{other}/layer', 'file:///etc/passwd'], mediaType='application/vnd.docker.image.rootfs.foreign.diff.tar.gzip')
+    Front.how['manifest'] = lambda self, body, kind: self.whole(json.dumps(doc).encode(), kind)
+    p = subprocess.run([C, 'image', 'pull', '-q', f'{host}/a:v1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert not seen and p.returncode in (0, 1) and p.stderr.count('\n') == p.returncode, (p, seen)
+    if p.returncode == 0:
+        image('rm', f'{host}/a:v1')
+    # digests that are paths, or of another kind
+    for digest in ('sha512:' + '0' * 128, 'sha256:' + 'A' * 64, 'sha256:' + '0' * 63, 'sha256:' + '0' * 65, f'sha256:../../../../../..{outside}',
+                   '../' * 23 + 'xy', 'md5:' + '0' * 32, '', 'sha256:' + '0' * 63 + '/', 'sha256:' + '0' * 63 + '\n'):
+        for part in 'layers', 'config':
+            doc = json.loads(img.manifest)
+            (doc['layers'][0] if part == 'layers' else doc['config'])['digest'] = digest
+            Front.log.clear()
+            text = image('pull', '-q', f'{host}/a:v1', want=1)
+            assert text.count('\n') == 1 and len(Front.log) == 1, (digest, text, Front.log)
+    # and an index that leads to such a manifest
+    doc = {'schemaVersion': 2, 'mediaType': f'{OCI}.index.v1+json', 'manifests': [
+        {'mediaType': f'{OCI}.manifest.v1+json', 'digest': f'sha256:../../{"x" * 58}', 'size': 9, 'platform': {'os': 'linux', 'architecture': img.arch}}]}
+    image('pull', '-q', f'{host}/a:v1', want=1)
+    assert not os.path.exists(outside) and json.loads(image('ls', '--json')) == []
+    nothing_left()
+
+
+def across_layers():
+    """what one layer has is no way for the next; red without: RESOLVE_NO_SYMLINKS of open_beneath(), the look at the layer itself"""
+    os.mkdir('outside')
+    os.mkdir('w')
+    out = os.path.abspath('outside')
+    with open('outside/canary', 'w') as f:
+        f.write('canary')
+    one = layers()[0]
+    under = tar(member('l', S, link=out), member('up', S, link='../../../..' + out), member('f', R, b'first', 0o644), member('d', D), member('d/x', R, b'x'))
+    over = tar(member('l/new', R, b'in the image'), member('up/new', R, b'in the image'), member('d', S, link=out))
+    image('import', Image([one, under, over], config=CONFIG).layout('across'), 'across:1')
+    said = run('-w', 'w', '-u', '0', '--image', 'across:1', '--', 'sh', '-c', 'cat /l/new /up/new; test ! -L /l && test -L /d && echo ok')
+    assert said == 'in the imagein the imageok\n', said
+    # a hard link is to what the layer itself has
+    for link in 'f', 'l/canary', 'd/x':
+        has(image('import', Image([one, under, tar(member('h', L, link=link))]).layout('hard-' + link[0]), 'hard:1', want=1), 'h')
+    # whiteouts of what a link below leads to
+    gone = tar(member('l/.wh.canary'), member('up/.wh..wh..opq'), member('.wh.f', S, link=out), member('.wh.d', D))
+    image('import', Image([one, under, gone], config=CONFIG).layout('gone'), 'gone:1')
+    run('-w', 'w', '-u', '0', '--image', 'gone:1', '--', 'sh', '-c', 'test ! -e /f && test ! -e /d && test ! -e /l/canary && test -d /up')
+    assert os.listdir('outside') == ['canary'] and open('outside/canary').read() == 'canary'
+
+
 def hostile():
     """red without: layer_name() (".."), open_beneath() (links), the limits, the list of xattrs, the rule of devices"""
     os.mkdir('outside')
     with open('outside/canary', 'w') as f:
         f.write('canary')
     out = os.path.abspath('outside')
+    small = tar(member('f', R, b'small'))
     evil = bytearray(tar(member('f', R, b'x')))
     evil[124:136] = b'\x80' + b'\0' * 3 + (1 << 62).to_bytes(8, 'big')  # a size of 4 EiB, in binary
     evil[148:156] = b'        '
@@ -705,13 +779,16 @@ def hostile():
         'root-link': ([member('/', S, link=out)], ''), 'file-as-dir': ([member('f'), member('f/g')], 'leads through'),
         'name-long': ([member('n' * 300)], 'too long'), 'path-long': ([member('/'.join(['d'] * 2500))], 'too long'),
         'id-huge': ([member('f', uid=4294967295)], ''), 'size-lie': (bytes(evil), ''), 'noise': (os.urandom(4096), ''),
+        'pax-up': ([big_pax('x', 'path', '../../outside/new')], 'outside'), 'pax-deep': ([big_pax('x', 'path', 'd/' * 100000 + 'f')], 'too long'),
+        'pax-deep-dirs': ([member('d/' * 300 + 'f')], 'too long'), 'pax-link': ([member('f'), member('h', L, link='f', pax_headers={'linkpath': f'../..{out}/canary'})], 'outside'),
+        'pax-size': ([big_pax('x', 'size', str(1 << 62))], ''), 'window': ((small, window(31, small)), ''), 'window-28': ((small, window(28, small)), ''),
+        'whiteout-through': ([member('l', S, link=out), member('l/.wh.canary')], 'leads through'), 'opaque-through': ([member('l', S, link=out), member('l/.wh..wh..opq')], 'leads through'),
         'hard-to-whiteout': ([member('.wh.f'), member('h', L, link='f')], 'outside'),
         'nested': (gzip.compress(gzip.compress(tar(member('f', R, b'x')))), 'neither a tar'),
         'cut': (tar(member('f', R, b'x' * 5000))[:2048], ''),
     }
     for name, (rows, word) in bad.items():
-        b = rows if isinstance(rows, bytes) else tar(*rows)
-        text = subprocess.run([C, 'image', 'import', Image([b]).layout(f'bad-{name}'), f'bad:{name}'], text=True,
+        text = subprocess.run([C, 'image', 'import', packed(rows).layout(f'bad-{name}'), f'bad:{name}'], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
         if name == 'id-huge' and text.returncode == 0 and os.getuid() != 0:
             continue  # ids are not looked at where everything is the caller's
@@ -736,6 +813,13 @@ def hostile():
         'pax-path': ([big_pax('x', 'path', './y')], {'y': b'x'}), 'pax-junk': ([big_pax('x', 'comment', 'c' * 100000)], {'x': b'x'}),
         'pax-overlay': ([big_pax('x', 'SCHILY.xattr.user.overlay.opaque', 'y'),
                          big_pax('z', 'SCHILY.xattr.user.overlay.redirect', '/etc')], {'x': b'x'}),
+        'pax-overlay-dir': ([(lambda i: (setattr(i, 'pax_headers', {'LIBARCHIVE.xattr.user.overlay.opaque': 'eQ', 'SCHILY.xattr.user.overlay.opaque': 'y',
+                                                                    'SCHILY.xattr.trusted.overlay.opaque': 'y'}) or i, b''))(member('d', D)[0]), member('d/x', R, b'1')], {'d/x': b'1'}),
+        'pax-trusted': ([big_pax('x', 'SCHILY.xattr.trusted.overlay.redirect', '/etc'), big_pax('y', 'LIBARCHIVE.xattr.trusted.overlay.metacopy', 'eQ'),
+                         big_pax('z', 'RHT.security.selinux', 'x'), big_pax('v', 'SCHILY.xattr.security.ima', 'x')], {'x': b'x', 'z': b'x'}),
+        'device-whiteout': ([member('f', tarfile.CHRTYPE, devmajor=0, devminor=0), member('p', tarfile.FIFOTYPE)], {}),
+        'members': ((small, gzip.compress(small[:700]) + gzip.compress(small[700:])), {'f': b'small'}),
+        'window-27': ((small, window(27, small)), {'f': b'small'}),
         'pax-caps': ([big_pax('x', 'SCHILY.xattr.security.capability', 'x' * 20)], {'x': b'x'}),
         'times': ([member('old', R, b'o', mtime=-5), member('new', R, b'n', mtime=1 << 33)], {'old': b'o', 'new': b'n'}),
         'closed': ([member('d', D, mode=0), member('d/x', R, b'1', 0)], {}),
@@ -746,7 +830,7 @@ def hostile():
         'gnu-long': (tar(member('n' * 200 + '/' + 'm' * 200, R, b'1'), fmt=tarfile.GNU_FORMAT), {'n' * 200 + '/' + 'm' * 200: b'1'}),
     }
     for name, (rows, files) in fine.items():
-        image('import', Image([rows if isinstance(rows, bytes) else tar(*rows)]).layout(f'fine-{name}'), f'fine:{name}')
+        image('import', packed(rows).layout(f'fine-{name}'), f'fine:{name}')
         root = json.loads(image('root', f'fine:{name}'))['layers'][0]
         for path, content in files.items():
             with open(f'{root}/{path}', 'rb') as f:
@@ -756,7 +840,7 @@ def hostile():
                 st = os.lstat(f'{where}/{n}')
                 assert not stat.S_ISBLK(st.st_mode) and not stat.S_ISCHR(st.st_mode), (name, n)
                 if not os.path.islink(f'{where}/{n}') and stat.S_IMODE(st.st_mode):
-                    assert not [x for x in os.listxattr(f'{where}/{n}') if 'overlay' in x or 'capab' in x], (name, n)
+                    assert not [x for x in os.listxattr(f'{where}/{n}') if 'overlay' in x or 'capab' in x or x.startswith('security.ima') or x.startswith('trusted.')], (name, n)
         assert os.listdir('outside') == ['canary'] and open('outside/canary').read() == 'canary', name
     # a name that is removed and made again hides what the layers below have of it, in either order
     for i, rows in enumerate(([member('.wh.d'), member('d', D), member('d/x')], [member('d', D), member('d/x'), member('.wh.d')])):

@@ -74,6 +74,8 @@ t 'tokens that expire' lab expired
 t 'what is not what its digest says is refused' lab corrupted
 t 'credentials stay with their host' lab redirects
 t 'hostile layers' lab hostile
+t 'manifests that lead elsewhere' lab foreign_words
+t 'layers that want into each other' lab across_layers
 t 'an archive that wants all memory' lab memory
 t 'tokens of elsewhere, errors without an end' lab elsewhere
 t 'a login that a redirection asks for' lab foreign_challenge
