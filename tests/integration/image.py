@@ -766,6 +766,7 @@ def hostile():
     evil[148:156] = b'%06o\0 ' % sum(evil[:512])
     bad = {  # refused, with this word
         'dotdot': ([member('../outside/new')], 'outside'), 'dotdot-inner': ([member('a/../../outside/new')], 'outside'),
+        'dotdot-last': ([member('..', D, mode=0o700)], 'outside'), 'dotdot-below': ([member('d', D), member('d/..', D, mode=0o700)], 'outside'),
         'link': ([member('l', S, link=out), member('l/new')], 'leads through'),
         'link-chain': ([member('a', S, link='b'), member('b', S, link=out), member('a/new')], 'leads through'),
         'link-in-dir': ([member('d', D), member('d/l', S, link='../..'), member('d/l/new')], 'leads through'),
