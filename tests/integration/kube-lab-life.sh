@@ -153,8 +153,8 @@ killed_at_any_point() {
         done
         wait "${lanes[@]}"
         # a record stays as long as its pod does, which takes its time
-        one() { "$C" gc >gc 2>&1 || true; [ "$(pods | wc -l)" = 1 ] && [ "$("$C" ps -a --json | jq -r '.[] | select(.status != "finished").id')" = "$other" ]; }
-        wait_for 120 one || fail "$(pods; "$C" ps -a; cat gc)"
+        one() { "$C" gc >gc.log 2>&1 || true; [ "$(pods | wc -l)" = 1 ] && [ "$("$C" ps -a --json | jq -r '.[] | select(.status != "finished").id')" = "$other" ]; }
+        wait_for 120 one || fail "$(pods; "$C" ps -a; cat gc.log)"
         status 0 "$C" exec "$other" true
         "$C" stop "$other" >out
         clear
