@@ -97,7 +97,22 @@ static bool removed(struct run_dir *dir) {
         return r == 0 || r == -ENOENT;
 }
 
-bool run_bury(struct run_dir *dir) {
+/* Whether @name, in the directory of the uppers, is that of a region of @state, which tells what changed. */
+static bool is_region(const json_t *state, const char *name) {
+        const json_t *regions = run_regions(state);
+
+        for (size_t i = 0; i < json_array_size(regions); i++) {
+                char index[24];
+
+                (void) snprintf(index, sizeof(index), "%" JSON_INTEGER_FORMAT,
+                                json_integer_value(json_object_get(json_array_get(regions, i), "index")));
+                if (strcmp(index, name) == 0)
+                        return true;
+        }
+        return false;
+}
+
+bool run_bury(struct run_dir *dir, const json_t *state) {
         AUTO_DIR DIR *d = NULL;
         const struct dirent *e;
         int fd;
@@ -118,8 +133,9 @@ bool run_bury(struct run_dir *dir) {
                 if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
                         continue;
                 upper = run_dir_upper(dir, e->d_name);
-                if (upper < 0 || !is_left(upper) || !is_empty(upper))
+                if (upper < 0 || !is_left(upper) || !(is_empty(upper) || is_region(state, e->d_name)))
                         return false;
         }
-        return removed(dir);
+        /* a directory on the way to a file that did not come is no change */
+        return run_changes_count(dir, state, 1) == 0 && removed(dir);
 }

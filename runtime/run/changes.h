@@ -18,7 +18,8 @@ uint32_t run_changes_count(const struct run_dir *dir, const json_t *state, uint3
 
 /**
  * run_bury() - after the supervisor died: wait until the file server is gone, then remove a run that holds
- * nothing
+ * nothing: no change that `diff` would show
+ * @state: of the run, or NULL: then nothing at all may be in its uppers
  * Blocks, for two seconds at most. Return: whether it was removed.
  */
-bool run_bury(struct run_dir *dir);
+bool run_bury(struct run_dir *dir, const json_t *state);

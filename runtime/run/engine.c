@@ -168,7 +168,7 @@ static bool bury(const struct ctx *ctx, const struct driver_ops *driver, struct 
         (void) !run_state_load(dir, &state, NULL);
         if (driver->reap && driver->reap(ctx, json_object_get(state, "plan"), dir->id, NULL) < 0)
                 return false;
-        return run_bury(dir);
+        return run_bury(dir, state);
 }
 
 /* Another run writes where this one was to be alone. */
@@ -246,7 +246,7 @@ static int get_tokens(const struct driver_ops *driver, const struct tokens_order
 /* The run directory holds nothing yet. */
 static int give_up(const struct run_request *req, struct run_dir *dir, const char *failure, int r,
                    struct run_msg *ret, const struct error *err) {
-        (void) run_bury(dir);
+        (void) run_bury(dir, NULL);
         if (!failure)
                 return r;
         refuse_plan(req, ret, failure, err->msg);

@@ -203,7 +203,8 @@ static int reap(const struct listed_run *run, void *arg) {
                 return 0;
         }
         kept = json_is_true(json_object_get(run->state, "keep")) ||
-               (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) || !run_bury(run->dir);
+               (reap->spare && json_is_true(json_object_get(run->state, "lives_on"))) ||
+               !run_bury(run->dir, run->state);
         if (kept && run->state)
                 r = mark_finished(run->dir, run->state, &err);
         if (r < 0) { /* a full disk: the next time */

@@ -77,7 +77,25 @@ gc_believes_the_lock() {
         "$C" rm "$id" >/dev/null
 }
 
+# What a write that did not come to its end leaves in an upper. Red when the run is kept for whatever is in there.
+on_the_way_is_no_change() {
+        local id file
+        mkdir .vscode
+        for file in '' tasks.json; do
+                id=$("$C" start)
+                kill -KILL "$("$C" inspect "$id" | python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["supervisor"]["pid"])')"
+                wait_for 60 none_of_ours
+                mkdir -p "$T/state/cofferdam/runs/$id/upper/0/.vscode"
+                [ -z "$file" ] || echo held >"$T/state/cofferdam/runs/$id/upper/0/.vscode/$file"
+                "$C" gc >/dev/null
+                eq "${file:+$id}" "$(ls "$T/state/cofferdam/runs")" "with '$file'"
+        done
+        eq 'A .vscode/tasks.json' "$("$C" diff "$id" | cut -d' ' -f1,2)"
+        "$C" rm -f "$id" >/dev/null
+}
+
 t 'after a reboot' after_a_reboot
+t 'what is only on the way is no change' on_the_way_is_no_change
 t 'a lock that is held counts' gc_believes_the_lock
 t 'nobody hears that a run lives' nobody_heard
 t 'killed at random points' random_points

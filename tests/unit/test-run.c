@@ -147,12 +147,12 @@ static void run_bury_keeps_what_holds_something(void **state) {
         assert_int_equal(mkdirat(dir.upper_fd, "0", 0700), 0);
         assert_int_equal(mkdirat(dir.upper_fd, "1", 0700), 0);
         assert_int_equal(file_replace_at(dir.upper_fd, "1/held", "x", 1, 0600, false), 0);
-        assert_false(run_bury(&dir));
+        assert_false(run_bury(&dir, NULL));
         assert_int_equal(fstatat(dir.upper_fd, "1/held", &st, 0), 0);
         assert_int_equal(unlinkat(dir.upper_fd, "1/held", 0), 0);
-        assert_true(run_bury(&dir));
+        assert_true(run_bury(&dir, NULL));
         assert_int_equal(fstatat(dir.runs_fd, dir.id, &st, 0), -1);
-        assert_true(run_bury(&dir)); /* the supervisor had removed it already */
+        assert_true(run_bury(&dir, NULL)); /* the supervisor had removed it already */
 }
 
 static void a_zombie_has_no_start_time(void **state) {
