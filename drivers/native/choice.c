@@ -73,6 +73,15 @@ void host_forget(const struct ctx *ctx) {
                         errno = 0; /* then it says so again, and another run fails as clearly */
 }
 
+/* In place: what is half written says something else, and the next run asks again. A temporary file would be
+ * left where a run is killed. */
+static void note(int dir, const char *memo, const char *is) {
+        AUTO_FD int fd = openat(dir, memo, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        if (fd >= 0)
+                (void) (write_all(fd, is, strlen(is)) < 0);
+}
+
 bool host_can(const struct ctx *ctx, const char *key, struct probe_row *row) {
         AUTO_BUF struct buf known = { 0 };
         AUTO_FD int dir = ctx->state_dir ? open(ctx->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
@@ -84,8 +93,8 @@ bool host_can(const struct ctx *ctx, const char *key, struct probe_row *row) {
                 return true;
         if (probe_one(ctx, key, row) != PROBE_OK)
                 return false;
-        if (*is) /* the next run asks again when this fails */
-                (void) (file_replace_at(dir, memo, is, strlen(is), 0600, false) < 0);
+        if (*is)
+                note(dir, memo, is);
         return true;
 }
 
