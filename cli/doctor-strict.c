@@ -221,9 +221,10 @@ static void check_cloud(struct report *report, const struct spec *spec) {
         const struct probe_row *context = report_row(report, "kubernetes_context");
         const struct probe_row *server = report_row(report, "kubernetes_server");
 
-        add_check(report, "driver", CHECK_WARN,
-                  "kubernetes: the specification is checked here, and no pod is made: its server has the last "
-                  "word");
+        add_check(
+                report, "driver", CHECK_WARN,
+                "kubernetes: the specification is checked here, and no pod is made: its server has the last "
+                "word");
         if (context)
                 add_check(report, "cluster context", context->state == PROBE_OK ? CHECK_PASS : CHECK_WARN,
                           context->evidence);
