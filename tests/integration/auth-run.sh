@@ -62,7 +62,7 @@ watch_proc() {
         while [ -e "$T/watching" ]; do
                 for dir in /proc/[0-9]*; do
                         comm=
-                        { read -r comm <"$dir/comm"; } 2>/dev/null
+                        { read -r comm <"$dir/comm"; } 2>/dev/null || continue
                         { tr '\0' '\n' <"$dir/cmdline"; } 2>/dev/null | grep -q -F -e "$secret" -e "$model" && echo "$dir/cmdline: $comm" >>"$T/found"
                         [[ $comm == cofferdam-auth* ]] || continue
                         { tr '\0' '\n' <"$dir/environ"; } 2>/dev/null | grep -q -E -e "$secret" -e "$model" -e 'ifap_[0-9a-f]{64}' && echo "$dir/environ: $comm" >>"$T/found"
@@ -277,7 +277,7 @@ no_memory_gets_out() {
         for pid in $(live_pids "$T/") $(helper_pids); do
                 comm=
                 [ "$pid" != "$service_pid" ] || continue # it is started by this script
-                { read -r comm <"/proc/$pid/comm"; } 2>/dev/null
+                { read -r comm <"/proc/$pid/comm"; } 2>/dev/null || continue # it is gone
                 # red without credentials_erase()
                 ! { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -q -F -e "$secret" || fail "in the environment of $pid, $comm"
                 case $comm in cofferdam-keepe | cofferdam-auth-) ;; *) continue ;; esac
