@@ -220,7 +220,8 @@ static int each_line(const char *text, const char *instruction, line_fn *fn, voi
                 const char *words = p + strcspn(p, letters), *name;
                 size_t n;
 
-                if (words >= p + line_len(p) || strncasecmp(words, instruction, 1) != 0)
+                if (p[strspn(p, blanks)] == '#' || words >= p + line_len(p) ||
+                    strncasecmp(words, instruction, 1) != 0)
                         continue; /* what it goes on with, without a letter before, is a line too */
                 r = join(p, &whole);
                 words = buf_cstr(&whole);
@@ -252,11 +253,30 @@ struct variable {
         unsigned int values;
 };
 
+/* Engines take quotes and backslashes out of names too, and split words at every blank that Unicode has:
+ * whether a line of ARG can be read without. */
+static bool has_plain_names(const char *rest) {
+        for (const char *p = rest; *p; p++)
+                if ((unsigned char) *p >= 0x80)
+                        return false;
+        for (const char *p = rest; *p;) {
+                size_t n;
+                const char *w = word(&p, &n);
+                const size_t name = strcspn(w, "=");
+
+                if (name < n && holds(w, name, not_literal))
+                        return false;
+        }
+        return true;
+}
+
 /* NAME=VALUE: one value more. Quotes around all of it are nothing. */
 static int of_arg_line(const char *rest, void *arg) {
         struct variable *v = arg;
         int r = 0;
 
+        if (!has_plain_names(rest))
+                return refuse(v->base->all, rest, "the names of variables have to be literal");
         for (const char *p = rest; r == 0 && *p;) {
                 size_t n;
                 const char *w = word(&p, &n);
@@ -378,7 +398,7 @@ static const char *const own_platform[] = { "--platform=$BUILDPLATFORM", "--plat
 
 static int no_value(const char *rest, void *arg) {
         (void) arg;
-        return strstr(rest, "PLATFORM") ? -EPERM : 0;
+        return strstr(rest, "PLATFORM") || !has_plain_names(rest) ? -EPERM : 0;
 }
 
 /* What is pulled for a look is what is built on: no other platform's. */
